@@ -1,0 +1,38 @@
+"""Bilevel optimization without step sizes: min over x of f(x, y*(x)), y*(x) = argmin_y g(x, y)."""
+
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
+
+from untuned import solvers
+from untuned.batches import Batch
+from untuned.derivatives import oracles
+from untuned.diagnostics import check_hypergradient, check_problem
+from untuned.result import History, Result, Snapshot
+from untuned.run import minimize
+
+if TYPE_CHECKING:
+    from untuned.ops.torch import from_module
+
+__version__ = _version("untuned")
+
+__all__ = [
+    "Batch",
+    "History",
+    "Result",
+    "Snapshot",
+    "check_hypergradient",
+    "check_problem",
+    "from_module",
+    "minimize",
+    "oracles",
+    "solvers",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """`from_module` is the one name that needs torch, so it is looked up only when used."""
+    if name == "from_module":
+        from untuned.ops.torch import from_module
+
+        return from_module
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

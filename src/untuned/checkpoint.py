@@ -1,0 +1,86 @@
+"""Save and restore a whole run: written whole or not at all, read without running code.
+
+A checkpoint is a safetensors file: plain arrays and a header of text, with a digest over both.
+It says which run it belongs to, so that it cannot be taken for another's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMAT = "untuned checkpoint 1"
+
+
+def save(path: Path, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> None:
+    """Write arrays and notes (what JSON can hold) to `path`, atomically and durably."""
+    from safetensors.numpy import save as to_bytes
+
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    text = json.dumps(notes, sort_keys=True)
+    header = {"format": FORMAT, "notes": text, "digest": _digest(plain, text)}
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        file.write(to_bytes(plain, header))
+        file.flush()
+        os.fsync(file.fileno())
+    # Renaming is atomic: a reader sees the old file or the new one, never a part.
+    os.replace(partial, path)
+    _sync_folder(path.parent)
+
+
+def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and notes of a checkpoint; a sentence where the file is not a whole one."""
+    from safetensors import SafetensorError, safe_open
+
+    advice = "give another path, or delete the file to start anew"
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise ValueError(
+            f"The checkpoint {path} cannot be read ({error.strerror or error}); {advice}."
+        ) from None
+    except SafetensorError as error:
+        raise ValueError(
+            f"The checkpoint {path} is damaged or not a checkpoint of untuned ({error}); {advice}."
+        ) from None
+    if header.get("format") != FORMAT:
+        raise ValueError(
+            f"The file {path} says its format is {header.get('format')!r}; expected {FORMAT!r}, "
+            f"so {advice}."
+        )
+    if header.get("digest") != _digest(arrays, header.get("notes", "")):
+        raise ValueError(
+            f"The checkpoint {path} is damaged: its contents do not match its digest; {advice}."
+        )
+    return arrays, json.loads(header["notes"])
+
+
+def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.asarray(array, order="C").data)
+    return digest.hexdigest()
+
+
+def fingerprint(arrays: list[np.ndarray]) -> str:
+    """A short text that is the same only for the same numbers in the same shapes."""
+    return _digest({str(k): array for k, array in enumerate(arrays)}, "")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,104 @@
+"""A chunk of steps as one function: what JAX compiles once and torch runs as a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from untuned import stopping
+from untuned.batches import Data, gather
+from untuned.derivatives import Counts
+from untuned.ops import Scalar, Tree
+from untuned.problem import Problem
+from untuned.solvers.base import Info, Solver
+
+
+class Best(NamedTuple):
+    """The point with the smallest measure so far: x_t, with the y and v the step left for it."""
+
+    measure: Scalar
+    x: Tree
+    y: Tree
+    v: Tree
+
+
+class Carry(NamedTuple):
+    """All that goes from one step to the next, and so all a checkpoint must hold."""
+
+    state: Any
+    best: Best
+    reference: stopping.Reference
+    info: Info
+    halt: Scalar
+    unchanged: Scalar  # steps in a row that moved nothing
+    # Of this chunk alone; the host adds them up, so that no counter can overflow.
+    steps: Scalar
+    capped: Scalar
+    counts: Counts
+
+
+def start(problem: Problem, solver: Solver) -> Carry:
+    """The carry before the first step."""
+    ops = problem.ops
+    state = solver.init(problem.oracles, problem.x0, problem.y0)
+    zero, none = ops.scalar(0.0, problem.y0), ops.counter(0)
+    return Carry(
+        state=state,
+        best=Best(ops.scalar(float("inf"), problem.y0), state.x, state.y, state.v),
+        reference=stopping.Reference(zero, zero, zero),
+        info=ops.tree_map(lambda default: none if type(default) is int else zero, Info()),
+        halt=none,
+        unchanged=none,
+        steps=none,
+        capped=none,
+        counts=Counts(none, none, none, none),
+    )
+
+
+def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
+    """The function (carry, data, indices, count) -> carry that makes up to `count` steps.
+
+    It ends before `count` where a step converges, stalls or is not finite, so where a run ends does
+    not depend on how its steps are cut into chunks.
+    """
+    ops, o = problem.ops, problem.oracles
+
+    def chunk(carry: Carry, data: Data, indices: tuple[Any, ...], count: Scalar) -> Carry:
+        def going(carry: Carry) -> Scalar:
+            return (carry.steps < count) & (carry.halt == stopping.GO_ON)
+
+        def body(carry: Carry) -> Carry:
+            batch = gather(ops, data, indices, carry.steps)
+            state, info = solver.step(o, carry.state, batch)
+            info = ops.cast(info, carry.info)
+            reference = stopping.update(ops, carry.reference, info)
+            halt = ops.where(stopping.is_finite(ops, info), stopping.GO_ON, stopping.DIVERGED)
+            unchanged = carry.unchanged
+            if problem.full_batch:  # other rows may move what these rows do not
+                before, after = ((s.x, s.y, s.v) for s in (carry.state, state))
+                unchanged = ops.where(ops.equal(before, after), unchanged + 1, ops.counter(0))
+                halt = ops.where(unchanged >= stopping.STALL_STEPS, stopping.STALLED, halt)
+            if tol is not None:
+                converged = stopping.is_converged(info, reference, tol, solver.loops)
+                halt = ops.where(converged, stopping.CONVERGED, halt)
+            better = info.measure <= carry.best.measure
+            if solver.loops == "single":
+                better = better & stopping.inner_is_solved(info, reference)
+            candidate = Best(info.measure, carry.state.x, state.y, state.v)
+            return Carry(
+                state=state,
+                best=ops.where(better, candidate, carry.best),
+                reference=reference,
+                info=info,
+                halt=ops.cast(halt, carry.halt),
+                unchanged=unchanged,
+                steps=carry.steps + 1,
+                capped=carry.capped + info.capped,
+                counts=ops.tree_map(lambda a, b: a + b, carry.counts, info.counts),
+            )
+
+        none = ops.counter(0)
+        fresh = Counts(none, none, none, none)
+        return ops.while_loop(going, body, carry._replace(steps=none, capped=none, counts=fresh))
+
+    return chunk

@@ -1,0 +1,119 @@
+"""The only derivatives: every method asks these oracles and nothing else.
+
+One convention everywhere: v solves (grad_yy g) v = grad_y f, and the hypergradient is
+grad_x f - (grad_xy g) v.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from untuned import ops as array_libraries
+from untuned.ops import Ops, Scalar, Tree
+
+
+class Outer(NamedTuple):
+    """f and its two gradients at a point."""
+
+    value: Scalar
+    grad_x: Tree
+    grad_y: Tree
+
+
+class Inner(NamedTuple):
+    """The y-gradient of g, and its second derivatives applied to v, at a point."""
+
+    grad: Tree
+    hvp: Tree
+    cross: Tree
+
+
+class Linear(NamedTuple):
+    """The second derivatives of g at one point, ready to be applied to many v."""
+
+    hvp: Callable[[Tree], Tree]
+    cross: Callable[[Tree], Tree]
+
+
+class Counts(NamedTuple):
+    """How often each oracle was evaluated; a method reports them with every step."""
+
+    outer_grad: Any = 0
+    inner_grad: Any = 0
+    hvp: Any = 0
+    cross: Any = 0
+
+
+class Oracles:
+    """f and g as a method sees them: values, gradients and products, and the set x lives in.
+
+    `rows` is the part of the data a call is to use, or None where the function takes no data.
+    """
+
+    def __init__(
+        self,
+        ops: Ops,
+        outer: Callable,
+        inner: Callable,
+        project: Callable[[Tree], Tree] | None = None,
+    ):
+        self.ops = ops
+        self._outer = outer
+        self._inner = inner
+        self.project = project
+
+    def outer(self, x: Tree, y: Tree, rows: Tree) -> Outer:
+        """f, grad_x f and grad_y f."""
+        return Outer(*self.ops.value_and_grads(_on(self._outer, rows), x, y))
+
+    def inner_value(self, x: Tree, y: Tree, rows: Tree) -> Scalar:
+        """g alone, which no method needs but who watches a run does."""
+        return self.ops.value(_on(self._inner, rows), x, y)
+
+    def inner_grad(self, x: Tree, y: Tree, rows: Tree) -> Tree:
+        """grad_y g."""
+        return self.ops.grad_y(_on(self._inner, rows), x, y)
+
+    def inner(self, x: Tree, y: Tree, v: Tree, rows: Tree) -> Inner:
+        """grad_y g, (grad_yy g) v and (grad_xy g) v, both products from one pass."""
+        gradient, pull = self.ops.linearize(_on(self._inner, rows), x, y)
+        cross, hvp = pull(v, "xy")
+        return Inner(gradient, hvp, cross)
+
+    def linear(self, x: Tree, y: Tree, rows: Tree) -> Linear:
+        """The linear maps v -> (grad_yy g) v and v -> (grad_xy g) v at one point."""
+        _, pull = self.ops.linearize(_on(self._inner, rows), x, y)
+        return Linear(lambda v: pull(v, "y"), lambda v: pull(v, "x"))
+
+
+def _on(function: Callable, rows: Tree) -> Callable:
+    if rows is None:
+        return function
+    return lambda x, y: function(x, y, rows)
+
+
+def oracles(outer: Callable, inner: Callable, *, like: tuple[Tree, Tree]) -> Oracles:
+    """The oracles of a problem, for stepping a method by hand.
+
+    Parameters
+    ----------
+    outer, inner : f(x, y) and g(x, y), or f(x, y, batch) and g(x, y, batch).
+    like : the pair (x0, y0); its arrays decide between JAX and torch.
+
+    Example
+    -------
+    >>> import jax.numpy as jnp, untuned
+    >>> f = lambda x, y: ((y - 1.0) ** 2).sum()
+    >>> g = lambda x, y: ((y - x) ** 2).sum()
+    >>> x0, y0 = jnp.zeros(2), jnp.zeros(2)
+    >>> o = untuned.oracles(f, g, like=(x0, y0))
+    >>> solver = untuned.solvers.get("s-tfbo")()
+    >>> state = solver.init(o, x0, y0)
+    >>> state, info = solver.step(o, state, untuned.Batch())
+    >>> float(info.outer)
+    2.0
+    """
+    libraries = {array_libraries.library_of(leaf) for leaf in array_libraries.leaves_of(like)}
+    library = "torch" if "torch" in libraries else "jax"
+    return Oracles(array_libraries.get(library), outer, inner)

@@ -1,0 +1,67 @@
+"""The sentence a run ends with: what happened, and what to try."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+READ_MORE = "docs/methods.md says what the start values assume about scale"
+
+
+def sentence(
+    status: str, record: dict[str, Any], first_norm: float, limits: dict[str, Any], dtype: str
+) -> str:
+    """The message of a status, from the last record and the limits the user set."""
+    step, norm = record["step"], record["hypergrad_norm"]
+    went = f"the hypergradient norm went from {first_norm:.3g} to {norm:.3g}"
+    if status == "converged":
+        reached = "zero but for rounding" if limits["tol"] is None else f"tol={limits['tol']:g}"
+        return f"Converged after {step} steps: {went}, which is {reached}."
+    if status == "max_steps":
+        return (
+            f"Stopped at max_steps={limits['max_steps']}: {went}, with f at {record['outer']:.6g}. "
+            f"Give more steps to go further; if step_x={record['step_x']:.2g} is too short for "
+            f"your x, lower alpha0 ({READ_MORE})."
+        )
+    if status == "max_seconds":
+        return (
+            f"Stopped after {step} steps at max_seconds={limits['max_seconds']:g}: {went}. "
+            "Give more time to go further."
+        )
+    if status == "callback":
+        return f"The callback stopped the run after {step} steps: {went}."
+    if status == "stalled":
+        return (
+            f"Stalled after {step} steps at hypergradient norm {norm:.3g}: x, y and v no longer "
+            f"change in {dtype}, with step sizes {record['step_x']:.2g}, {record['step_y']:.2g}, "
+            f"{record['step_v']:.2g}. Try "
+            + ("float64, or " if dtype == "float32" else "")
+            + f"smaller alpha0, beta0, gamma0 ({READ_MORE})."
+        )
+    if status == "cap_hit":
+        return (
+            f"Ended after {step} steps, and in {record['cap_hits']} of them a sub-loop hit its "
+            f"cap before reaching its accuracy: {went}, but less exactly than the method asks. "
+            "Raise cap, loosen c_y or c_v, or check the inner problem with untuned.check_problem."
+        )
+    return _divergence(record)
+
+
+def _divergence(record: dict[str, Any]) -> str:
+    names = {
+        "outer": "the outer function f",
+        "inner_grad_norm": "the gradient of g in y",
+        "residual_norm": "the residual of the linear system for v",
+        "hypergrad_norm": "the hypergradient",
+    }
+    # Where all of these are finite, it was the bare value of g, which no column holds.
+    what, value = "the inner function g", float("nan")
+    for column, name in names.items():
+        if not math.isfinite(record[column]):
+            what, value = name, record[column]
+            break
+    return (
+        f"Diverged at step {record['step']}: {what} became {value}. x, y and v are those "
+        "of the best step before it. Check f and g there with untuned.check_problem, or raise "
+        "alpha0, beta0 and gamma0, which makes the first steps shorter."
+    )

@@ -1,0 +1,139 @@
+"""The narrow waist between the mathematics and the two array libraries.
+
+Everything above this folder is written once, in the names of :class:`Ops`; ``jax.py`` and
+``torch.py`` each give these names a meaning. A tree is what JAX calls a pytree: an array, or a
+dict, tuple or list of trees. Scalars of a run (norms, accumulators) are 0-d arrays.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+Tree = Any
+Scalar = Any
+
+
+class Ops(Protocol):
+    """What an array library must offer; a module with these names is one."""
+
+    name: str
+
+    # Trees
+    def flatten(self, tree: Tree, /) -> tuple[list[Any], Any]: ...
+    def unflatten(self, structure: Any, leaves: list[Any], /) -> Tree: ...
+    def paths(self, tree: Tree, /) -> list[str]:
+        """A readable name for each leaf, in the order of `flatten`."""
+
+    def tree_map(self, fn: Callable[..., Any], tree: Tree, /, *rest: Tree) -> Tree: ...
+    def zeros_like(self, tree: Tree, /) -> Tree: ...
+    def axpy(self, a: Scalar, x: Tree, y: Tree, /) -> Tree:
+        """y + a x."""
+
+    def sub(self, a: Tree, b: Tree, /) -> Tree: ...
+    def norm(self, tree: Tree, /) -> Scalar:
+        """Euclidean norm over all entries of all leaves."""
+
+    def equal(self, a: Tree, b: Tree, /) -> Scalar:
+        """Whether every entry is the same number."""
+
+    def take(self, tree: Tree, indices: Any, /) -> Tree:
+        """The rows `indices` of every leaf."""
+
+    # Scalars
+    def scalar(self, value: float, like: Tree, /) -> Scalar:
+        """`value` with the dtype and device of the leaves of `like`."""
+
+    def counter(self, value: int, /) -> Scalar:
+        """A whole number that a loop can carry."""
+
+    def hypot(self, a: Scalar, b: Scalar, /) -> Scalar: ...
+    def maximum(self, a: Scalar, b: Scalar, /) -> Scalar: ...
+    def isfinite(self, a: Scalar, /) -> Scalar: ...
+    def cast(self, tree: Tree, like: Tree, /) -> Tree:
+        """`tree` with the dtypes of `like`, where a loop needs them fixed."""
+
+    # Projections
+    def clip(self, array: Any, low: Any, high: Any, /) -> Any: ...
+    def simplex(self, array: Any, /) -> Any:
+        """The nearest point whose entries are nonnegative and sum to one."""
+
+    # Control flow
+    def where(self, condition: Scalar, a: Tree, b: Tree, /) -> Tree:
+        """Tree `a` if the scalar condition holds, else `b`."""
+
+    def while_loop(self, cond: Callable, body: Callable, carry: Tree, /) -> Tree: ...
+
+    # Derivatives
+    def value(self, fn: Callable, x: Tree, y: Tree, /) -> Scalar: ...
+    def value_and_grads(self, fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tree]:
+        """fn, its gradient in x, its gradient in y."""
+
+    def grad_y(self, fn: Callable, x: Tree, y: Tree, /) -> Tree: ...
+    def linearize(self, fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
+        """The y-gradient of fn, and `pull(v, wrt)` for products of its second derivatives with v.
+
+        `wrt` is "x" (cross product), "y" (Hessian product) or "xy" (both from one pass).
+        """
+
+    # The border to the host
+    def precision(self, tree: Tree, /) -> AbstractContextManager:
+        """Inside, the library computes in the dtype of `tree`."""
+
+    def asarray(self, leaf: Any, like: Any = None, /) -> Any:
+        """A leaf as an array of this library; floats take the dtype and device of `like`."""
+
+    def dtype_name(self, leaf: Any, /) -> str: ...
+    def device_name(self, leaf: Any, /) -> str: ...
+    def to_numpy(self, leaf: Any, /) -> np.ndarray: ...
+    def sync(self, tree: Tree, /) -> None:
+        """Wait until `tree` is computed, so that a clock may be read."""
+
+    def head(self, data: Tree, count: int | None, /) -> Tree:
+        """The first rows of data (None: all), or a stand-in of their shape for `output_of`."""
+
+    def output_of(self, fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
+        """Shape and dtype of what fn gives, without compiling anything."""
+
+    def compile(self, fn: Callable, /, *args: Any) -> Callable:
+        """`fn` made ready for arguments of these shapes and dtypes."""
+
+
+def get(library: str) -> Ops:
+    """The operations of "jax" or "torch", imported only now."""
+    # A module is an instance of the protocol; imported here so that `import untuned` stays light.
+    if library == "torch":
+        from untuned.ops import torch as module_torch
+
+        return module_torch
+    from untuned.ops import jax as module_jax
+
+    return module_jax
+
+
+def leaves_of(tree: Tree) -> Iterator[Any]:
+    """The leaves of plain containers, before it is known which library will read them."""
+    if isinstance(tree, dict):
+        for value in tree.values():
+            yield from leaves_of(value)
+    elif isinstance(tree, list | tuple):
+        for value in tree:
+            yield from leaves_of(value)
+    elif tree is not None:
+        yield tree
+
+
+def library_of(leaf: Any) -> str:
+    """The library a leaf belongs to: "torch", "jax", or "numpy" for all that JAX can take in."""
+    # Looked up in sys.modules: a leaf of a library exists only if that library is loaded.
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(leaf, torch.Tensor):
+        return "torch"
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(leaf, jax.Array):
+        return "jax"
+    return "numpy"

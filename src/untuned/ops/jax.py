@@ -1,0 +1,156 @@
+"""The operations of :class:`untuned.ops.Ops` on JAX: traced, compiled, differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax import tree_util as tu
+
+from untuned.ops import Scalar, Tree
+
+name = "jax"
+
+tree_map = jax.tree.map
+hypot = jnp.hypot
+maximum = jnp.maximum
+isfinite = jnp.isfinite
+clip = jnp.clip
+while_loop = lax.while_loop
+flatten = tu.tree_flatten
+unflatten = tu.tree_unflatten
+
+
+def paths(tree: Tree, /) -> list[str]:
+    return [tu.keystr(path) for path, _ in tu.tree_flatten_with_path(tree)[0]]
+
+
+def zeros_like(tree: Tree, /) -> Tree:
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def axpy(a: Scalar, x: Tree, y: Tree, /) -> Tree:
+    return jax.tree.map(lambda xi, yi: yi + a * xi, x, y)
+
+
+def sub(a: Tree, b: Tree, /) -> Tree:
+    return jax.tree.map(jnp.subtract, a, b)
+
+
+def norm(tree: Tree, /) -> Scalar:
+    return jnp.sqrt(sum(jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(tree)))
+
+
+def equal(a: Tree, b: Tree, /) -> Scalar:
+    same = jax.tree.map(lambda ai, bi: jnp.all(ai == bi), a, b)
+    return jnp.all(jnp.stack(jax.tree.leaves(same)))
+
+
+def take(tree: Tree, indices: Any, /) -> Tree:
+    # The indices come from our own stream: no bounds need checking.
+    return jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)
+
+
+def scalar(value: float, like: Tree, /) -> Scalar:
+    return jnp.asarray(value, jnp.result_type(*jax.tree.leaves(like)))
+
+
+def counter(value: int, /) -> Scalar:
+    return jnp.asarray(value, jnp.int32)
+
+
+def cast(tree: Tree, like: Tree, /) -> Tree:
+    return jax.tree.map(lambda leaf, model: jnp.asarray(leaf, model.dtype), tree, like)
+
+
+def simplex(array: Any, /) -> Any:
+    flat = array.ravel()
+    descending = jnp.sort(flat)[::-1]
+    excess = (jnp.cumsum(descending) - 1) / jnp.arange(1, flat.size + 1, dtype=flat.dtype)
+    threshold = excess[jnp.sum(descending > excess) - 1]
+    return jnp.maximum(array - threshold, 0)
+
+
+def where(condition: Scalar, a: Tree, b: Tree, /) -> Tree:
+    return jax.tree.map(lambda ai, bi: jnp.where(condition, ai, bi), a, b)
+
+
+def value(fn: Callable, x: Tree, y: Tree, /) -> Scalar:
+    return fn(x, y)
+
+
+def value_and_grads(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tree]:
+    result, (in_x, in_y) = jax.value_and_grad(fn, argnums=(0, 1))(x, y)
+    return result, in_x, in_y
+
+
+def grad_y(fn: Callable, x: Tree, y: Tree, /) -> Tree:
+    return jax.grad(fn, argnums=1)(x, y)
+
+
+def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
+    gradient, pullback = jax.vjp(jax.grad(fn, argnums=1), x, y)
+
+    def pull(v: Tree, wrt: str) -> Tree:
+        # The part that is not used is dead code to the compiler.
+        in_x, in_y = pullback(v)
+        return {"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt]
+
+    return gradient, pull
+
+
+def precision(tree: Tree, /) -> AbstractContextManager:
+    wide = any(dtype_name(leaf) == "float64" for leaf in jax.tree.leaves(tree))
+    return jax.enable_x64(wide or jax.config.read("jax_enable_x64"))
+
+
+def asarray(leaf: Any, like: Any = None, /) -> Any:
+    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if like is None:
+        return jnp.asarray(array)
+    if jnp.issubdtype(array.dtype, jnp.floating):
+        array = array.astype(like.dtype) if array.dtype != like.dtype else array
+    return array if isinstance(array, jax.Array) else jax.device_put(array, like.sharding)
+
+
+def dtype_name(leaf: Any, /) -> str:
+    return (
+        jnp.result_type(leaf).name if isinstance(leaf, jax.Array) else np.asarray(leaf).dtype.name
+    )
+
+
+def device_name(leaf: Any, /) -> str:
+    return ", ".join(sorted(str(device) for device in leaf.devices()))
+
+
+def to_numpy(leaf: Any, /) -> np.ndarray:
+    return np.asarray(leaf)
+
+
+def sync(tree: Tree, /) -> None:
+    jax.block_until_ready(tree)
+
+
+def head(data: Tree, count: int | None, /) -> Tree:
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((count or leaf.shape[0], *leaf.shape[1:]), leaf.dtype),
+        data,
+    )
+
+
+def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
+    out = jax.eval_shape(fn, *args)
+    leaves = jax.tree.leaves(out)
+    if len(leaves) != 1:
+        return (len(leaves),), f"a {type(out).__name__} of arrays"
+    return tuple(leaves[0].shape), leaves[0].dtype.name
+
+
+def compile(fn: Callable, /, *args: Any) -> Callable:
+    # Compiled ahead of time: the clock can leave it out, and a second compilation cannot happen.
+    return jax.jit(fn).lower(*args).compile()

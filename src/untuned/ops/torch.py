@@ -1,0 +1,254 @@
+"""The operations of :class:`untuned.ops.Ops` on PyTorch: eager, loops in plain Python.
+
+Derivatives come straight from the autograd engine, which `torch.func.vjp` wraps as well: the
+wrapper costs as much again as a whole step of a small model (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import optree
+import torch
+
+from untuned.ops import Scalar, Tree
+
+name = "torch"
+
+tree_map = optree.tree_map
+hypot = torch.hypot
+maximum = torch.maximum
+isfinite = torch.isfinite
+
+
+def flatten(tree: Tree, /) -> tuple[list[Any], Any]:
+    return optree.tree_flatten(tree)
+
+
+def unflatten(structure: Any, leaves: list[Any], /) -> Tree:
+    return optree.tree_unflatten(structure, leaves)
+
+
+def paths(tree: Tree, /) -> list[str]:
+    return [accessor.codify("") for accessor in optree.tree_accessors(tree)]
+
+
+def zeros_like(tree: Tree, /) -> Tree:
+    return optree.tree_map(torch.zeros_like, tree)
+
+
+def axpy(a: Scalar, x: Tree, y: Tree, /) -> Tree:
+    return optree.tree_map(lambda xi, yi: torch.addcmul(yi, xi, a), x, y)
+
+
+def sub(a: Tree, b: Tree, /) -> Tree:
+    return optree.tree_map(torch.sub, a, b)
+
+
+def norm(tree: Tree, /) -> Scalar:
+    leaves = optree.tree_leaves(tree)
+    if len(leaves) == 1:
+        return torch.linalg.vector_norm(leaves[0])
+    return torch.nn.utils.get_total_norm(leaves)
+
+
+def equal(a: Tree, b: Tree, /) -> Scalar:
+    pairs = zip(optree.tree_leaves(a), optree.tree_leaves(b), strict=True)
+    return all(torch.equal(ai, bi) for ai, bi in pairs)
+
+
+def take(tree: Tree, indices: Any, /) -> Tree:
+    return optree.tree_map(lambda leaf: leaf[indices], tree)
+
+
+def scalar(value: float, like: Tree, /) -> Scalar:
+    model = optree.tree_leaves(like)[0]
+    return torch.tensor(value, dtype=model.dtype, device=model.device)
+
+
+def counter(value: int, /) -> Scalar:
+    return value
+
+
+def cast(tree: Tree, like: Tree, /) -> Tree:
+    return tree
+
+
+def clip(array: Any, low: Any, high: Any, /) -> Any:
+    return torch.clamp(array, low, high)
+
+
+def simplex(array: Any, /) -> Any:
+    flat = array.flatten()
+    descending = torch.sort(flat, descending=True).values
+    ranks = torch.arange(1, flat.numel() + 1, dtype=flat.dtype, device=flat.device)
+    excess = (torch.cumsum(descending, 0) - 1) / ranks
+    threshold = excess[torch.sum(descending > excess) - 1]
+    return torch.clamp(array - threshold, min=0)
+
+
+def where(condition: Scalar, a: Tree, b: Tree, /) -> Tree:
+    # Tensors are never changed in place, so choosing a tree is choosing a reference.
+    return a if condition else b
+
+
+def while_loop(cond: Callable, body: Callable, carry: Tree, /) -> Tree:
+    while cond(carry):
+        carry = body(carry)
+    return carry
+
+
+def _tracked(tree: Tree) -> tuple[list[torch.Tensor], Tree]:
+    leaves, structure = optree.tree_flatten(tree)
+    leaves = [leaf.detach().requires_grad_() for leaf in leaves]
+    return leaves, optree.tree_unflatten(structure, leaves)
+
+
+def _gradients(result: Any, leaves: list[torch.Tensor], v: Any = None, **options: bool) -> list:
+    """Gradients in the leaves; zero where the result does not depend on them."""
+    if not any(part.requires_grad for part in result):
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    kept = [k for k, part in enumerate(result) if part.requires_grad]
+    return list(
+        torch.autograd.grad(
+            [result[k] for k in kept],
+            leaves,
+            None if v is None else [v[k] for k in kept],
+            allow_unused=True,
+            materialize_grads=True,
+            **options,
+        )
+    )
+
+
+def value(fn: Callable, x: Tree, y: Tree, /) -> Scalar:
+    with torch.no_grad():
+        return fn(x, y)
+
+
+def value_and_grads(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tree]:
+    (x_leaves, x), (y_leaves, y) = _tracked(x), _tracked(y)
+    with torch.enable_grad():
+        result = fn(x, y)
+    gradients = _gradients([result], x_leaves + y_leaves)
+    in_x, in_y = gradients[: len(x_leaves)], gradients[len(x_leaves) :]
+    return result.detach(), _like(x, in_x), _like(y, in_y)
+
+
+def grad_y(fn: Callable, x: Tree, y: Tree, /) -> Tree:
+    y_leaves, y = _tracked(y)
+    with torch.enable_grad():
+        result = fn(x, y)
+    return _like(y, _gradients([result], y_leaves))
+
+
+def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
+    (x_leaves, x), (y_leaves, y) = _tracked(x), _tracked(y)
+    with torch.enable_grad():
+        result = fn(x, y)
+        gradient = _gradients([result], y_leaves, create_graph=True)
+    wanted = {"x": x_leaves, "y": y_leaves, "xy": x_leaves + y_leaves}
+
+    def pull(v: Tree, wrt: str) -> Tree:
+        products = _gradients(gradient, wanted[wrt], optree.tree_leaves(v), retain_graph=True)
+        if wrt == "xy":
+            split = len(x_leaves)
+            return _like(x, products[:split]), _like(y, products[split:])
+        return _like(x if wrt == "x" else y, products)
+
+    return _like(y, [part.detach() for part in gradient]), pull
+
+
+def _like(tree: Tree, leaves: list[torch.Tensor]) -> Tree:
+    return optree.tree_unflatten(optree.tree_structure(tree), leaves)
+
+
+def precision(tree: Tree, /) -> AbstractContextManager:
+    return nullcontext()
+
+
+def asarray(leaf: Any, like: Any = None, /) -> Any:
+    tensor = leaf.detach() if isinstance(leaf, torch.Tensor) else torch.as_tensor(leaf)
+    if like is None:
+        return tensor
+    return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
+
+
+def dtype_name(leaf: Any, /) -> str:
+    return str(leaf.dtype).removeprefix("torch.")
+
+
+def device_name(leaf: Any, /) -> str:
+    return str(leaf.device)
+
+
+def to_numpy(leaf: Any, /) -> np.ndarray:
+    return leaf.detach().cpu().numpy() if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
+
+
+def sync(tree: Tree, /) -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def head(data: Tree, count: int | None, /) -> Tree:
+    return optree.tree_map(lambda leaf: leaf[:count], data)
+
+
+def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
+    with torch.no_grad():
+        out = fn(*args)
+    if not isinstance(out, torch.Tensor):
+        return (), type(out).__name__
+    return tuple(out.shape), dtype_name(out)
+
+
+def compile(fn: Callable, /, *args: Any) -> Callable:
+    return fn
+
+
+def from_module(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], Callable]:
+    """Split a module into its parameters (a tree) and a function of them.
+
+    Returns ``(parameters, apply)`` with ``apply(parameters, *inputs)`` the module's output, so
+    that the weights of a network can be the inner variable y. Buffers stay as they are in the
+    module, which is not changed.
+
+    Example
+    -------
+    >>> import torch, untuned
+    >>> weights, apply = untuned.from_module(torch.nn.Linear(3, 2))
+    >>> sorted(weights)
+    ['bias', 'weight']
+    >>> apply(weights, torch.ones(5, 3)).shape
+    torch.Size([5, 2])
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise ValueError(
+            f"from_module was given a {type(module).__name__}; it expects a torch.nn.Module."
+        )
+    changing = [
+        type(part).__name__
+        for part in module.modules()
+        if part.training and getattr(part, "track_running_stats", False)
+    ]
+    random = [
+        type(part).__name__
+        for part in module.modules()
+        if part.training and "dropout" in type(part).__name__.lower()
+    ]
+    if changing or random:
+        raise ValueError(
+            f"The module is in training mode and holds {(changing + random)[0]}, so the same "
+            "parameters do not always give the same loss; call module.eval() first."
+        )
+    parameters = {key: part.detach().clone() for key, part in module.named_parameters()}
+    call = torch.func.functional_call
+
+    def apply(parameters: dict[str, torch.Tensor], *inputs: Any, **options: Any) -> Any:
+        return call(module, parameters, inputs, options)
+
+    return parameters, apply

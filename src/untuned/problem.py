@@ -1,0 +1,325 @@
+"""What the user gave, checked and made ready: f, g, their data, x0 and y0.
+
+Every check here comes before anything is compiled, and every error says in one sentence what
+came, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from untuned import ops as array_libraries
+from untuned.batches import Data
+from untuned.constraints import projection
+from untuned.derivatives import Oracles
+from untuned.ops import Ops, Tree
+
+FLOATS = ("float32", "float64")
+SPOKEN = {"jax": "JAX arrays", "torch": "torch tensors", "numpy": "NumPy arrays"}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A checked bilevel problem on one array library."""
+
+    oracles: Oracles
+    x0: Tree
+    y0: Tree
+    data: Data
+    rows: tuple[int, int]  # rows of inner and outer data, 0 where there is none
+    batch_sizes: tuple[int | None, int | None]  # inner, outer; None for all rows
+    constraint: str  # in words
+    returns_numpy: bool
+
+    @property
+    def ops(self) -> Ops:
+        return self.oracles.ops
+
+    @property
+    def dtype(self) -> str:
+        return self.ops.dtype_name(self.ops.flatten(self.y0)[0][0])
+
+    @property
+    def full_batch(self) -> bool:
+        return self.batch_sizes == (None, None)
+
+    def precision(self) -> AbstractContextManager:
+        """Inside, the library computes in the dtype of x0 and y0."""
+        return self.ops.precision((self.x0, self.y0))
+
+    def outward(self, tree: Tree) -> Tree:
+        """`tree` in the kind of array the user gave: NumPy in, NumPy out."""
+        return self.ops.tree_map(self.ops.to_numpy, tree) if self.returns_numpy else tree
+
+
+def build(
+    outer: Callable,
+    inner: Callable,
+    x0: Tree,
+    y0: Tree,
+    outer_data: Tree = None,
+    inner_data: Tree = None,
+    batch_size: Any = None,
+    constraint: Any = None,
+) -> Problem:
+    """Check what the user gave and turn it into a `Problem`."""
+    for name, function in (("outer", outer), ("inner", inner)):
+        if not callable(function):
+            raise ValueError(
+                f"{name} is a {type(function).__name__}; expected a function of (x, y), "
+                "or of (x, y, batch) where data are given."
+            )
+    ops, returns_numpy = _library(x0, y0)
+    dtype = _common_dtype(ops, x0, y0)
+    with ops.precision(np.zeros((), dtype)):
+        x = _variables(ops, x0, "x0", dtype)
+        y = _variables(ops, y0, "y0", dtype)
+        _check_devices(ops, x, y)
+        like = ops.flatten(y)[0][0]
+        data = Data(
+            _data(ops, inner_data, "inner_data", like), _data(ops, outer_data, "outer_data", like)
+        )
+        rows = (_rows(ops, data.inner, "inner_data"), _rows(ops, data.outer, "outer_data"))
+        sizes = _batch_sizes(batch_size, rows)
+        for name, function, side in (("outer", outer, 1), ("inner", inner, 0)):
+            _check_function(ops, name, function, x, y, data[side], sizes[side])
+        project = projection(ops, constraint)
+        x = x if project is None else _projected(ops, project, x)
+    oracles = Oracles(ops, outer, inner, project)
+    spoken = "a function" if callable(constraint) else repr(constraint)
+    return Problem(oracles, x, y, data, rows, sizes, spoken, returns_numpy)
+
+
+def _library(x0: Tree, y0: Tree) -> tuple[Ops, bool]:
+    found: dict[str, str] = {}
+    for name, tree in (("x0", x0), ("y0", y0)):
+        for leaf in array_libraries.leaves_of(tree):
+            if hasattr(leaf, "named_parameters"):
+                raise ValueError(
+                    f"{name} is a module ({type(leaf).__name__}); expected its parameters, which "
+                    "untuned.from_module(module) gives together with a function of them."
+                )
+            found.setdefault(array_libraries.library_of(leaf), name)
+    # NumPy arrays go with JAX; a plain number goes with anything.
+    if "torch" in found and len(found) > 1:
+        for name, tree in (("x0", x0), ("y0", y0)):
+            for leaf in array_libraries.leaves_of(tree):
+                library = array_libraries.library_of(leaf)
+                if library != "torch" and not _is_plain_number(leaf):
+                    raise ValueError(
+                        f"{name} holds {SPOKEN[library]} and {found['torch']} holds torch tensors; "
+                        "expected one array library for both, so convert one of them."
+                    )
+    library = "torch" if "torch" in found else "jax"
+    return array_libraries.get(library), library == "jax" and "jax" not in found
+
+
+def _is_plain_number(leaf: Any) -> bool:
+    return isinstance(leaf, int | float | complex) and not isinstance(leaf, np.generic)
+
+
+def _common_dtype(ops: Ops, x0: Tree, y0: Tree) -> str:
+    """The one float dtype of all variables; plain Python numbers follow the arrays."""
+    first: tuple[str, str] | None = None
+    for name, tree in (("x0", x0), ("y0", y0)):
+        leaves, paths = ops.flatten(tree)[0], ops.paths(tree)
+        if not leaves:
+            raise ValueError(f"{name} is empty; expected at least one array of floats.")
+        for leaf, path in zip(leaves, paths, strict=True):
+            place = name + path
+            if _is_plain_number(leaf):
+                if not isinstance(leaf, float):
+                    raise ValueError(
+                        f"{place} is the {type(leaf).__name__} {leaf!r}; expected a real number "
+                        "with a decimal point, such as 1.0."
+                    )
+                continue
+            dtype = _dtype(ops, leaf)
+            if dtype not in FLOATS:
+                raise ValueError(
+                    f"{place} has dtype {dtype}; expected float32 or float64, so convert it, "
+                    "for example with .astype('float32') or .float()."
+                )
+            if first is None:
+                first = (place, dtype)
+            elif dtype != first[1]:
+                raise ValueError(
+                    f"{first[0]} is {first[1]} and {place} is {dtype}; expected one dtype for all "
+                    "of x0 and y0, so convert one of them."
+                )
+    return first[1] if first else ops.dtype_name(ops.asarray(1.0))
+
+
+def _dtype(ops: Ops, leaf: Any) -> str:
+    if array_libraries.library_of(leaf) == "numpy":
+        return np.asarray(leaf).dtype.name
+    return ops.dtype_name(leaf)
+
+
+def _variables(ops: Ops, tree: Tree, name: str, dtype: str) -> Tree:
+    """`tree` as arrays of the library, checked to be finite."""
+
+    def convert(leaf: Any) -> Any:
+        return ops.asarray(np.asarray(leaf, dtype) if _is_plain_number(leaf) else leaf)
+
+    arrays = ops.tree_map(convert, tree)
+    if sum(math.prod(leaf.shape) for leaf in ops.flatten(arrays)[0]) == 0:
+        raise ValueError(f"{name} holds no numbers; expected at least one array with entries.")
+    _check_finite(ops, arrays, name)
+    return arrays
+
+
+def _check_finite(ops: Ops, tree: Tree, name: str) -> None:
+    for leaf, path in zip(ops.flatten(tree)[0], ops.paths(tree), strict=True):
+        array = ops.to_numpy(leaf)
+        if not np.issubdtype(array.dtype, np.floating):
+            continue
+        # A sum needs no memory and is finite if all entries are; if not, it may have overflowed.
+        with np.errstate(all="ignore"):
+            if math.isfinite(array.sum()):
+                continue
+        bad = np.argwhere(~np.isfinite(array))
+        if len(bad):
+            at = tuple(int(k) for k in bad[0])
+            raise ValueError(
+                f"{name}{path} has {array[at]} at index {at} ({len(bad)} such entries); "
+                "expected finite numbers, so remove or fill them in."
+            )
+
+
+def _check_devices(ops: Ops, x: Tree, y: Tree) -> None:
+    devices: dict[str, str] = {}
+    for name, tree in (("x0", x), ("y0", y)):
+        for leaf in ops.flatten(tree)[0]:
+            devices.setdefault(ops.device_name(leaf), name)
+    if len(devices) > 1:
+        (first, name), (second, other) = list(devices.items())[:2]
+        raise ValueError(
+            f"{name} is on {first} and {other} has an array on {second}; expected one device for "
+            "all variables, so move one of them."
+        )
+
+
+def _data(ops: Ops, tree: Tree, name: str, like: Any) -> Tree:
+    """Data as arrays beside the variables: floats in their dtype, everything on their device."""
+    if tree is None:
+        return None
+    for leaf, path in zip(ops.flatten(tree)[0], ops.paths(tree), strict=True):
+        library = array_libraries.library_of(leaf)
+        if library not in ("numpy", ops.name):
+            raise ValueError(
+                f"{name}{path} holds {SPOKEN[library]} and x0 holds {SPOKEN[ops.name]}; expected "
+                "NumPy arrays or the library of x0, so convert it."
+            )
+        if library == "numpy" and np.asarray(leaf).dtype.kind not in "biuf":
+            raise ValueError(
+                f"{name}{path} has dtype {np.asarray(leaf).dtype}; expected numbers, so encode "
+                "it first, for example labels as 0, 1, 2."
+            )
+        if library != "numpy" and ops.device_name(leaf) != ops.device_name(like):
+            raise ValueError(
+                f"{name}{path} is on {ops.device_name(leaf)} and the variables are on "
+                f"{ops.device_name(like)}; expected one device for both, so move one of them."
+            )
+    arrays = ops.tree_map(lambda leaf: ops.asarray(leaf, like), tree)
+    _check_finite(ops, arrays, name)
+    return arrays
+
+
+def _rows(ops: Ops, data: Tree, name: str) -> int:
+    """The length of the leading axis that all arrays of a side share."""
+    if data is None:
+        return 0
+    first: tuple[str, int] | None = None
+    for leaf, path in zip(ops.flatten(data)[0], ops.paths(data), strict=True):
+        place = name + path
+        if len(leaf.shape) == 0 or leaf.shape[0] == 0:
+            raise ValueError(
+                f"{place} has shape {tuple(leaf.shape)}; expected at least one row along its "
+                "leading axis."
+            )
+        if first is None:
+            first = (place, int(leaf.shape[0]))
+        elif int(leaf.shape[0]) != first[1]:
+            raise ValueError(
+                f"{first[0]} has {first[1]} rows and {place} has {leaf.shape[0]}; expected the "
+                f"same leading axis for all arrays of {name}."
+            )
+    if first is None:
+        raise ValueError(f"{name} holds no array; leave it out, or give arrays of rows.")
+    return first[1]
+
+
+def _batch_sizes(batch_size: Any, rows: tuple[int, int]) -> tuple[int | None, int | None]:
+    """The pair (inner, outer) of batch sizes; None for a side that is used whole."""
+    if batch_size is None:
+        return None, None
+    if rows == (0, 0):
+        raise ValueError(
+            f"batch_size={batch_size!r} was given without data; give inner_data or outer_data, "
+            "or leave batch_size out."
+        )
+    is_pair = isinstance(batch_size, tuple | list) and len(batch_size) == 2
+    pair = tuple(batch_size) if is_pair else (batch_size, batch_size)
+    for size, count, name in zip(pair, rows, ("inner_data", "outer_data"), strict=True):
+        is_count = isinstance(size, int | np.integer) and not isinstance(size, bool)
+        if size is not None and (not is_count or size < 1):
+            raise ValueError(
+                f"batch_size={batch_size!r} is not usable; expected a whole number from 1 up, "
+                "a pair (inner, outer) of them, or None for all rows."
+            )
+        if size is not None and 0 < count < size:
+            raise ValueError(
+                f"batch_size={size} is more than the {count} rows of {name}; give at most "
+                f"{count}, or None for all rows."
+            )
+    inner, outer = (
+        int(size) if count and size is not None else None
+        for size, count in zip(pair, rows, strict=True)
+    )
+    return inner, outer
+
+
+def _check_function(
+    ops: Ops, name: str, function: Callable, x: Tree, y: Tree, data: Tree, batch_size: int | None
+) -> None:
+    """One abstract call: does the function take these arguments and give one real number?"""
+    arguments = (x, y) if data is None else (x, y, ops.head(data, batch_size))
+    call = f"{name}(x, y)" if data is None else f"{name}(x, y, batch)"
+    reason = f"no {name}_data were given" if data is None else f"{name}_data were given"
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise ValueError(
+            f"{name} does not take the arguments of {call} ({error}); it is called like that "
+            f"because {reason}."
+        ) from None
+    except ValueError:
+        pass  # some callables have no signature to look at; the call itself will tell
+    shape, dtype = ops.output_of(function, *arguments)
+    if shape != () or not dtype.startswith(("float", "bfloat")):
+        raise ValueError(
+            f"{call} gave shape {shape} and type {dtype}; expected one real number, so end it "
+            "with .sum() or .mean() of a float array."
+        )
+
+
+def _projected(ops: Ops, project: Callable, x: Tree) -> Tree:
+    """x0 brought into its set; also shows whether a user's projection keeps the tree as it is."""
+    moved = project(x)
+    same = [tuple(a.shape) for a in ops.flatten(moved)[0]] == [
+        tuple(a.shape) for a in ops.flatten(x)[0]
+    ]
+    if not same:
+        raise ValueError(
+            "The projection given as constraint changed the shape of x; expected the same tree "
+            "of arrays, each of its own shape."
+        )
+    return ops.cast(moved, x)

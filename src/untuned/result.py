@@ -1,0 +1,132 @@
+"""What a run gives back: the result, its history, and why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from untuned.ops import Tree
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+STATUSES = ("converged", "max_steps", "max_seconds", "callback", "stalled", "diverged", "cap_hit")
+
+# One column per name; whole numbers where the name is in WHOLE.
+COLUMNS = (
+    "step", "seconds", "outer", "inner_grad_norm", "residual_norm", "hypergrad_norm",
+    "step_x", "step_y", "step_v", "inner_steps", "linear_steps", "cap_hits",
+    "outer_grad", "inner_grad", "hvp", "cross",
+)  # fmt: skip
+WHOLE = frozenset(
+    ("step", "inner_steps", "linear_steps", "cap_hits", "outer_grad", "inner_grad", "hvp", "cross")
+)
+
+
+class History(Mapping[str, np.ndarray]):
+    """The records of a run: a mapping of equally long NumPy arrays.
+
+    A record is made every `eval_every` steps and at the end. Its values are those of the last
+    step before it; counts (`outer_grad`, `inner_grad`, `hvp`, `cross`) and `cap_hits`, the steps
+    in which a sub-loop ended at its cap, are totals so far.
+    """
+
+    def __init__(self, columns: Mapping[str, Any] | None = None):
+        columns = columns or {}
+        self._columns = {name: list(columns.get(name, ())) for name in COLUMNS}
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one record, which must have every column."""
+        for name, values in self._columns.items():
+            values.append(record[name])
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return np.asarray(self._columns[name], np.int64 if name in WHOLE else np.float64)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return len(self._columns["step"])
+
+    def last(self) -> dict[str, Any]:
+        """The newest record, as a dict."""
+        return {name: values[-1] for name, values in self._columns.items()}
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The history as a pandas DataFrame, one row per record."""
+        import pandas
+
+        return pandas.DataFrame(dict(self))
+
+    def __repr__(self) -> str:
+        return f"History({self.records} records of {', '.join(COLUMNS)})"
+
+
+class Snapshot(NamedTuple):
+    """What a callback sees between two chunks of steps."""
+
+    step: int
+    seconds: float
+    x: Tree
+    y: Tree
+    v: Tree
+    record: dict[str, Any]
+    state: Any
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The outcome of `untuned.minimize`.
+
+    Attributes
+    ----------
+    x, y, v : the best point by the method's own measure where the last one is worse or not
+        finite, else the last one. With minibatches the measure is that of a batch, so the last
+        point is kept unless the run diverged.
+    status : one of converged, max_steps, max_seconds, callback, stalled, diverged, cap_hit.
+    message : a sentence that says what happened and what to try.
+    success : True only where the run converged to the tolerance asked for.
+    steps, seconds, compile_seconds : work done; compilation and callbacks are not in `seconds`.
+    counts : how often each oracle was evaluated.
+    history : the records, see `History`.
+    state : the method's last state, whatever it is.
+    """
+
+    x: Tree
+    y: Tree
+    v: Tree
+    status: str
+    message: str
+    steps: int
+    seconds: float
+    compile_seconds: float
+    counts: dict[str, int]
+    history: History
+    state: Any
+
+    @property
+    def success(self) -> bool:
+        return self.status == "converged"
+
+    def plot(self) -> Figure:
+        """Loss, norms and step sizes against steps, as a matplotlib figure."""
+        from untuned import plotting
+
+        return plotting.run_figure(self.history, self.status)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name}={count}" for name, count in self.counts.items())
+        return (
+            f"Result(status={self.status!r}, steps={self.steps}, seconds={self.seconds:.3g}, "
+            f"{counts})\n{self.message}"
+        )

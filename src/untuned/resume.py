@@ -1,0 +1,103 @@
+"""Which run a checkpoint belongs to, and how a run's state becomes named arrays and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from untuned.batches import gather
+from untuned.checkpoint import fingerprint
+from untuned.ops import Ops, Tree
+from untuned.problem import Problem
+
+PROBE = "f and g near the start"
+
+
+def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
+    """All that must be the same for a run to go on from where another stopped."""
+    ops = problem.ops
+
+    def digest(tree: Tree) -> str:
+        return fingerprint([ops.to_numpy(leaf) for leaf in ops.flatten(tree)[0]])
+
+    return {
+        "method": type(solver).__name__,
+        **dataclasses.asdict(solver),
+        "array library": ops.name,
+        "seed": seed,
+        "batch_size": list(problem.batch_sizes),
+        "constraint": problem.constraint,
+        "tree of x0 and y0": ops.paths((problem.x0, problem.y0)),
+        "x0": digest(problem.x0),
+        "y0": digest(problem.y0),
+        "data": digest(problem.data),
+        PROBE: probe(problem),
+    }
+
+
+def probe(problem: Problem) -> list[float]:
+    """A few numbers that tell one pair of functions from another: values and gradient norms.
+
+    Code cannot be compared, what it computes can. Taken at the start and, as many functions
+    agree at zero, at a second point near it; on the first rows where the run uses minibatches.
+    """
+    ops, o = problem.ops, problem.oracles
+    indices = tuple(
+        None if size is None else ops.asarray(np.arange(size).reshape(1, 1, size))
+        for size in problem.batch_sizes
+    )
+
+    def numbers(x: Tree, y: Tree, data: Tree) -> tuple:
+        batch = gather(ops, data, indices, 0)
+        out = []
+        for shift in (0.0, 0.1):
+            x, y = (ops.tree_map(lambda leaf, s=shift: leaf + s, tree) for tree in (x, y))
+            f = o.outer(x, y, batch.outer)
+            g = o.inner(x, y, y, batch.inner)
+            parts = (f.grad_x, f.grad_y, g.grad, g.hvp, g.cross)
+            out += [f.value, *(ops.norm(part) for part in parts)]
+        return tuple(out)
+
+    arguments = (problem.x0, problem.y0, problem.data)
+    return [float(number) for number in ops.compile(numbers, *arguments)(*arguments)]
+
+
+def check_same_run(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint of another problem, method or setting, naming the difference."""
+    for name, value in wanted.items():
+        if not _same(saved.get(name), value):
+            raise ValueError(
+                f"The checkpoint {path} belongs to another run: its {name} is {saved.get(name)!r} "
+                f"and this run's is {value!r}; give another path, or delete the file to start anew."
+            )
+
+
+def _same(saved: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list) and isinstance(saved, list) and len(saved) == len(wanted):
+        return all(_same(a, b) for a, b in zip(saved, wanted, strict=True))
+    if isinstance(wanted, float) and isinstance(saved, float):
+        # The probe may differ in its last digits on another machine.
+        both_nan = math.isnan(saved) and math.isnan(wanted)
+        return both_nan or math.isclose(saved, wanted, rel_tol=1e-4)
+    return saved == wanted
+
+
+def pack(ops: Ops, tree: Tree) -> dict[str, np.ndarray]:
+    """The leaves of a tree as arrays by name."""
+    leaves = ops.flatten(tree)[0]
+    return {path: ops.to_numpy(leaf) for path, leaf in zip(ops.paths(tree), leaves, strict=True)}
+
+
+def unpack(ops: Ops, arrays: Mapping[str, np.ndarray], like: Tree) -> Tree:
+    """Named arrays as a tree with the structure, dtypes and device of `like`."""
+    leaves, structure = ops.flatten(like)
+    restored = [
+        int(arrays[path]) if isinstance(leaf, int) else ops.asarray(arrays[path], leaf)
+        for path, leaf in zip(ops.paths(like), leaves, strict=True)
+    ]
+    return ops.unflatten(structure, restored)

@@ -1,0 +1,304 @@
+"""`minimize`: the only outer loop. Chunks of steps, the clock, history, stopping, checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from untuned import checkpoint as checkpoints
+from untuned import chunk, messages, resume, settings, solvers, stopping
+from untuned.batches import Stream, draw, gather
+from untuned.derivatives import Counts
+from untuned.ops import Tree
+from untuned.problem import Problem, build
+from untuned.progress import Bar
+from untuned.result import History, Result, Snapshot
+
+LONGEST_CHUNK = 1024  # steps: bounds the memory of a chunk's row indices
+CHUNK_SECONDS = 0.2  # so that the bar is live and a time limit is kept
+SAVE_SHARE = 20  # a checkpoint may take one part in so many of the time since the last
+
+
+def minimize(
+    outer: Callable,
+    inner: Callable,
+    x0: Tree,
+    y0: Tree,
+    *,
+    method: Any = "d-tfbo",
+    outer_data: Tree = None,
+    inner_data: Tree = None,
+    batch_size: int | tuple[int | None, int | None] | None = None,
+    max_steps: int = 1000,
+    max_seconds: float | None = None,
+    tol: float | None = None,
+    constraint: Any = None,
+    seed: int = 0,
+    eval_every: int | None = None,
+    callback: Callable[[Snapshot], Any] | None = None,
+    progress: bool = False,
+    checkpoint: str | Path | None = None,
+) -> Result:
+    """Minimize f(x, y*(x)) over x, where y*(x) minimizes g(x, y) over y.
+
+    Parameters
+    ----------
+    outer, inner : f and g, scalar functions of the trees x and y, called as f(x, y), or as
+        f(x, y, batch) where data are given for them.
+    x0, y0 : where to start; arrays, or dicts, tuples and lists of arrays. JAX and NumPy arrays
+        run on JAX, torch tensors on torch, in their dtype and on their device.
+    method : a name of `untuned.solvers.names()`, or a solver such as `untuned.solvers.DTFBO(...)`.
+    outer_data, inner_data : trees of arrays that share their leading axis. Floats take the dtype
+        of x0.
+    batch_size : rows per step; None for all, a number, or a pair (inner, outer).
+    max_steps, max_seconds : budget of steps, and of this call's time without compilation.
+    tol : stop when the hypergradient norm is at most tol times its first value.
+    constraint : the set of x: "simplex", "nonnegative", (low, high), or a function that projects.
+    seed : of the rows' order.
+    eval_every : steps between records; None for about 100 records in all.
+    callback : called with a `Snapshot` at every record; returning True stops the run.
+    progress : True for a live bar.
+    checkpoint : a path to save to as the run goes; an existing one is resumed from.
+
+    Returns
+    -------
+    Result : the point found, `status`, `message`, `history` and `counts`.
+
+    Example
+    -------
+    >>> import numpy as np, untuned
+    >>> f = lambda x, y: ((y - 1.0) ** 2).sum()   # wants y at 1
+    >>> g = lambda x, y: ((y - x) ** 2).sum()     # y follows x
+    >>> result = untuned.minimize(f, g, np.zeros(2), np.zeros(2), tol=1e-3)
+    >>> result.status
+    'converged'
+    """
+    solver = solvers.get(method)() if isinstance(method, str) else method
+    settings.check(solver, max_steps, max_seconds, tol, seed, eval_every, callback)
+    path = settings.checkpoint_path(checkpoint)
+    if hasattr(solver, "horizon") and solver.horizon is None:
+        solver = dataclasses.replace(solver, horizon=max_steps)
+    problem = build(outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint)
+    limits = {"max_steps": max_steps, "max_seconds": max_seconds, "tol": tol}
+    eval_every = eval_every or math.ceil(max_steps / 100)
+    with problem.precision(), Bar(progress, max_steps, solver.name) as bar:
+        run = _Run(problem, solver, limits, eval_every, seed, path)
+        return run.result(run.loop(callback, bar))
+
+
+class Position(NamedTuple):
+    """Where a run is: what its steps carry, and the totals kept on the host."""
+
+    carry: chunk.Carry
+    steps: int = 0
+    cap_hits: int = 0
+    counts: Counts = Counts()
+
+
+class _Run:
+    """The mutable side of one run: where it is, what it has seen, what it cost."""
+
+    def __init__(
+        self, problem: Problem, solver: Any, limits: dict, eval_every: int, seed: int,
+        path: Path | None,
+    ):  # fmt: skip
+        self.problem, self.solver, self.limits = problem, solver, limits
+        self.eval_every, self.path = eval_every, path
+        self.longest = min(eval_every, LONGEST_CHUNK)
+        draws = (solver.inner_draws, solver.outer_draws)
+        self.streams = [
+            None if size is None else Stream(rows, size, draws[side], seed, side)
+            for side, (size, rows) in enumerate(zip(problem.batch_sizes, problem.rows, strict=True))
+        ]
+        self.seconds = 0.0
+        self.history = History()
+        self.now = Position(chunk.start(problem, solver))
+        self.identity = resume.identity(problem, solver, seed) if path else {}
+        if path and path.exists():
+            self._restore(path)
+        self.sound = self.now  # the last position at which g was seen to be finite
+        self.last_save, self.save_seconds = -math.inf, 0.0
+        self._compile()
+
+    def _compile(self) -> None:
+        start = time.perf_counter()
+        ops, o, data = self.problem.ops, self.problem.oracles, self.problem.data
+        function = chunk.make(self.problem, self.solver, self.limits["tol"])
+        arguments = (self.now.carry, data, self._indices(0, 0, self.longest), np.int32(0))
+        self.chunk = ops.compile(function, *arguments)
+
+        def inner_is_finite(x: Tree, y: Tree, data: Any, indices: Any) -> Any:
+            rows = draw(ops, gather(ops, data, indices, 0).inner, 0)
+            return ops.isfinite(o.inner_value(x, y, rows))
+
+        point = (self.problem.x0, self.problem.y0)
+        self.inner_is_finite = ops.compile(inner_is_finite, *point, data, self._indices(0, 0, 1))
+        self.compile_seconds = time.perf_counter() - start
+
+    def _indices(self, first: int, count: int, padded_to: int) -> tuple[Any, ...]:
+        """Row indices of `count` steps, in arrays whose shape does not depend on it."""
+        ops = self.problem.ops
+        like = ops.flatten(self.problem.y0)[0][0]
+        return tuple(
+            None if stream is None else ops.asarray(stream.indices(first, count, padded_to), like)
+            for stream in self.streams
+        )
+
+    def loop(self, callback: Callable | None, bar: Bar) -> str:
+        """Make steps until something ends the run; the status says what."""
+        began, size = self.seconds, 1
+        while (status := self._status(self.seconds - began)) is None:
+            to_record = self.eval_every - self.now.steps % self.eval_every
+            left = self.limits["max_steps"] - self.now.steps
+            count = min(size, to_record, left)
+            taken = self._advance(count)
+            # Chunks grow and shrink to last about CHUNK_SECONDS; results do not depend on it.
+            fitting = int(count * CHUNK_SECONDS / max(taken, 1e-6))
+            size = max(1, min(2 * size, fitting, self.longest))
+            if self.now.steps % self.eval_every == 0:
+                self._watch_inner()
+                self.history.append(self._record())
+                self._save_if_due()
+                if callback and self._report(callback):
+                    status = "callback"
+                    break
+            info = self.now.carry.info
+            bar.update(self.now.steps, float(info.outer), float(info.hypergrad_norm))
+        if self.now.steps > (self.history["step"][-1] if self.history.records else 0):
+            self.history.append(self._record())
+        if self.path:
+            self._save()
+        return status
+
+    def _advance(self, count: int) -> float:
+        start = time.perf_counter()
+        indices = self._indices(self.now.steps, count, self.longest)
+        carry = self.chunk(self.now.carry, self.problem.data, indices, np.int32(count))
+        self.problem.ops.sync(carry)
+        taken = time.perf_counter() - start
+        self.seconds += taken
+        _, steps, cap_hits, counts = self.now
+        added = Counts(*(a + int(b) for a, b in zip(counts, carry.counts, strict=True)))
+        self.now = Position(carry, steps + int(carry.steps), cap_hits + int(carry.capped), added)
+        return taken
+
+    def _watch_inner(self) -> None:
+        """Is g itself still finite? No method needs its value, so it is asked at records only.
+
+        Where it is not, the steps since the last record are made again one by one, which is
+        exact, to end the run at the step where g ceased to be finite.
+        """
+        if self._inner_is_sound():
+            self.sound = self.now
+            return
+        self.now = self.sound
+        while self._inner_is_sound() and int(self.now.carry.halt) == stopping.GO_ON:
+            self._advance(1)
+        carry = self.now.carry
+        self.now = self.now._replace(carry=carry._replace(halt=self._halt(stopping.DIVERGED)))
+
+    def _inner_is_sound(self) -> bool:
+        state = self.now.carry.state
+        indices = self._indices(max(0, self.now.steps - 1), 1, 1)
+        return bool(self.inner_is_finite(state.x, state.y, self.problem.data, indices))
+
+    def _halt(self, code: int) -> Any:
+        return self.problem.ops.counter(code)
+
+    def _status(self, seconds: float) -> str | None:
+        """Why the run is over, or None."""
+        carry, steps, cap_hits, _ = self.now
+        halt = int(carry.halt)
+        if halt == stopping.STALLED:
+            # At rest because the hypergradient is zero but for rounding: that is the goal.
+            rounding = 100 * float(np.finfo(self.problem.dtype).eps)
+            at_rest = stopping.is_converged(
+                carry.info, carry.reference, rounding, self.solver.loops
+            )
+            return "converged" if at_rest else "stalled"
+        if halt != stopping.GO_ON:
+            return "diverged" if halt == stopping.DIVERGED else "converged"
+        over = None
+        if steps >= self.limits["max_steps"]:
+            over = "max_steps"
+        elif self.limits["max_seconds"] is not None and seconds >= self.limits["max_seconds"]:
+            over = "max_seconds"
+        return "cap_hit" if over and stopping.keeps_hitting_cap(cap_hits, steps) else over
+
+    def _record(self) -> dict[str, Any]:
+        carry, steps, cap_hits, counts = self.now
+        info = {
+            name: value.item() if hasattr(value, "item") else value
+            for name, value in carry.info._asdict().items()
+            if name not in ("counts", "measure", "measure_error", "capped")
+        }
+        host = {"step": steps, "seconds": self.seconds, "cap_hits": cap_hits}
+        return host | info | counts._asdict()
+
+    def _report(self, callback: Callable) -> bool:
+        state = self.now.carry.state
+        x, y, v = self.problem.outward((state.x, state.y, state.v))
+        record = self.history.last()
+        return callback(Snapshot(self.now.steps, self.seconds, x, y, v, record, state)) is True
+
+    def result(self, status: str) -> Result:
+        """What the user gets: the best point, and why the run ended."""
+        carry, steps, _, counts = self.now
+        # A batch's own loss is no ground to prefer an earlier point, a divergence is.
+        worse = self.problem.full_batch and stopping.last_is_worse(carry.info, carry.best.measure)
+        point = carry.best if worse or status == "diverged" else carry.state
+        x, y, v, state = self.problem.outward((point.x, point.y, point.v, carry.state))
+        first_norm = float(carry.reference.hypergrad_norm)
+        return Result(
+            x=x,
+            y=y,
+            v=v,
+            status=status,
+            message=messages.sentence(
+                status, self._record(), first_norm, self.limits, self.problem.dtype
+            ),
+            steps=steps,
+            seconds=self.seconds,
+            compile_seconds=self.compile_seconds,
+            counts=counts._asdict(),
+            history=self.history,
+            state=state,
+        )
+
+    def _restore(self, path: Path) -> None:
+        arrays, notes = checkpoints.load(path)
+        resume.check_same_run(path, notes["run"], self.identity)
+        columns = {name: arrays.pop("history " + name) for name in self.history}
+        self.history = History({name: column.tolist() for name, column in columns.items()})
+        carry = resume.unpack(self.problem.ops, arrays, self.now.carry)
+        if notes["tol"] != self.limits["tol"] and int(carry.halt) == stopping.CONVERGED:
+            carry = carry._replace(halt=self._halt(stopping.GO_ON))
+        self.now = Position(carry, notes["steps"], notes["cap_hits"], Counts(**notes["counts"]))
+        self.seconds = notes["seconds"]
+
+    def _save_if_due(self) -> None:
+        if self.path and time.monotonic() - self.last_save >= SAVE_SHARE * self.save_seconds:
+            self._save()
+
+    def _save(self) -> None:
+        assert self.path is not None
+        start = time.monotonic()
+        columns = {"history " + name: column for name, column in self.history.items()}
+        notes = {
+            "run": self.identity,
+            "steps": self.now.steps,
+            "seconds": self.seconds,
+            "cap_hits": self.now.cap_hits,
+            "counts": self.now.counts._asdict(),
+            "tol": self.limits["tol"],
+        }
+        arrays = resume.pack(self.problem.ops, self.now.carry)
+        checkpoints.save(self.path, arrays | columns, notes)
+        self.last_save = time.monotonic()
+        self.save_seconds = self.last_save - start

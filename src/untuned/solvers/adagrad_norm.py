@@ -1,0 +1,74 @@
+"""Descent with the step size both algorithms of the paper are made of.
+
+AdaGrad-Norm divides by the root of all squared gradient norms so far,
+
+    b_{p+1}^2 = b_p^2 + |G(z_p)|^2,    z_{p+1} = z_p - (eta / b_{p+1}) G(z_p),
+
+so no constant of the problem is needed: b grows until steps are short enough to descend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from untuned.ops import Ops, Scalar, Tree
+
+
+class Descent(NamedTuple):
+    """Where a sub-loop ended: the point, the last norm seen, the accumulator, the steps taken."""
+
+    point: Tree
+    norm: Scalar
+    accumulator: Scalar
+    steps: Scalar
+    capped: Scalar = False  # ended by the cap, not by its test
+
+
+def descend_until(
+    ops: Ops, gradient: Callable[[Tree], Tree], z: Tree, start: float, eta: float,
+    epsilon: Scalar, cap: int,
+) -> Descent:  # fmt: skip
+    """Steps while |G(z)|^2 > epsilon, tested before each step, `cap` steps at most.
+
+    A norm that is not a number ends the loop, since no comparison with it holds.
+    """
+    # The root is compared, not the square, which could leave the range of the dtype.
+    threshold = epsilon**0.5
+
+    def unsolved(carry: tuple) -> Scalar:
+        _, _, norm, _, p = carry
+        return (norm > threshold) & (p < cap)
+
+    def step(carry: tuple) -> tuple:
+        z, g, norm, accumulator, p = carry
+        accumulator = ops.hypot(accumulator, norm)
+        z = ops.axpy(-eta / accumulator, g, z)
+        g = gradient(z)
+        return z, g, ops.norm(g), accumulator, p + 1
+
+    g = gradient(z)
+    carry = (z, g, ops.norm(g), ops.scalar(start, z), ops.counter(0))
+    z, _, norm, accumulator, p = ops.while_loop(unsolved, step, carry)
+    return Descent(z, norm, accumulator, p, capped=norm > threshold)
+
+
+def descend_for(
+    ops: Ops,
+    gradient: Callable[[Scalar, Tree], Tree],
+    z: Tree,
+    start: float,
+    eta: float,
+    steps: int,
+) -> Descent:
+    """Exactly `steps` steps and no test; G is told which step it serves, to use fresh rows."""
+
+    def step(carry: tuple) -> tuple:
+        z, _, accumulator, p = carry
+        g = gradient(p, z)
+        norm = ops.norm(g)
+        accumulator = ops.hypot(accumulator, norm)
+        return ops.axpy(-eta / accumulator, g, z), norm, accumulator, p + 1
+
+    carry = (z, ops.scalar(0.0, z), ops.scalar(start, z), ops.counter(0))
+    return Descent(*ops.while_loop(lambda carry: carry[-1] < steps, step, carry))

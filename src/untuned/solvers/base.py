@@ -1,0 +1,125 @@
+"""What every method is: hyperparameters in a frozen dataclass, `init` and `step`.
+
+A method holds no function, no data and no loop over its steps; `untuned.run` has the loop.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import math
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from untuned.batches import Batch
+from untuned.derivatives import Counts, Oracles
+from untuned.ops import Scalar, Tree
+
+# name -> "module:class"; modules are imported when a method is asked for.
+METHODS = {
+    "d-tfbo": "untuned.solvers.dtfbo:DTFBO",
+    "s-tfbo": "untuned.solvers.stfbo:STFBO",
+}
+
+
+class Info(NamedTuple):
+    """Scalars of one step, for diagnosis only: nothing in it feeds back into the method.
+
+    All are taken at the step's own points (x_t and the y, v the method uses with it), before x
+    moves. `measure` is what orders iterates: an upper estimate of Phi(x_t) = f(x_t, y*(x_t)), at
+    most twice `measure_error` above the truth to first order in the error of y.
+    """
+
+    outer: Scalar = 0.0
+    inner_grad_norm: Scalar = 0.0
+    residual_norm: Scalar = 0.0
+    hypergrad_norm: Scalar = 0.0
+    step_x: Scalar = 0.0
+    step_y: Scalar = 0.0
+    step_v: Scalar = 0.0
+    measure: Scalar = 0.0
+    measure_error: Scalar = 0.0
+    inner_steps: Scalar = 0
+    linear_steps: Scalar = 0
+    capped: Scalar = 0
+    counts: Counts = Counts()
+
+
+class Solver(Protocol):
+    """The interface `untuned.minimize` drives."""
+
+    loops: ClassVar[str]  # "single" or "double": whether y and v are solved for inside a step
+    name: ClassVar[str]
+
+    @property
+    def inner_draws(self) -> int:
+        """Fresh batches of inner data a step uses."""
+
+    @property
+    def outer_draws(self) -> int:
+        """Fresh batches of outer data a step uses."""
+
+    def init(self, o: Oracles, x: Tree, y: Tree) -> Any: ...
+
+    def step(self, o: Oracles, state: Any, batch: Batch) -> tuple[Any, Info]: ...
+
+
+def names() -> list[str]:
+    """The names of all methods."""
+    return sorted(METHODS)
+
+
+def get(name: str) -> Any:
+    """The class of a method; call it, with or without hyperparameters, to have a solver."""
+    if not isinstance(name, str) or name not in METHODS:
+        nearest = difflib.get_close_matches(str(name).lower(), METHODS, n=1, cutoff=0.0)[0]
+        raise ValueError(
+            f"There is no method {name!r}; the nearest name is {nearest!r}, "
+            f"and all names are {', '.join(names())}."
+        )
+    module, _, attribute = METHODS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def descend_x(o: Oracles, step: Scalar, hypergrad: Tree, norm: Scalar, x: Tree) -> tuple[Tree, Any]:
+    """One step of x against its hypergradient, and the norm of what really moved x.
+
+    Where x is free that is the hypergradient's own `norm`; under a constraint it is the gradient
+    mapping |x - P(x - step h)| / step, which is zero at a constrained stationary point.
+    """
+    moved = o.ops.axpy(-step, hypergrad, x)
+    if o.project is None:
+        return moved, norm
+    moved = o.project(moved)
+    return moved, o.ops.norm(o.ops.sub(x, moved)) / step
+
+
+def value_estimate(o: Oracles, f: Scalar, inner_grad_norm: Scalar, v: Tree) -> dict[str, Scalar]:
+    """`measure` and `measure_error` of an `Info`, from what a step has at hand anyway.
+
+    To first order f(x, y) - f(x, y*) = <grad_y f, y - y*> = <v, grad_y g>, at most |v| |grad_y g|.
+    """
+    error = inner_grad_norm * o.ops.norm(v)
+    return {"measure": f + error, "measure_error": error}
+
+
+def require_positive(solver: Any, *fields: str) -> None:
+    """Refuse hyperparameters that are not positive finite numbers, in one sentence."""
+    for field in fields:
+        value = getattr(solver, field)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and math.isfinite(value) and value > 0):
+            raise ValueError(
+                f"{type(solver).__name__} was given {field}={value!r}; "
+                f"expected a finite number above zero, for example {field}=1.0."
+            )
+
+
+def require_count(solver: Any, *fields: str) -> None:
+    """Refuse loop counts that are neither None nor whole numbers from 1 up."""
+    for field in fields:
+        value = getattr(solver, field)
+        if value is not None and (type(value) is not int or value < 1):
+            raise ValueError(
+                f"{type(solver).__name__} was given {field}={value!r}; "
+                f"expected a whole number from 1 up, for example {field}=10."
+            )

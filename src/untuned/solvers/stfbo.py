@@ -1,0 +1,112 @@
+"""S-TFBO, the single-loop tuning-free bilevel optimizer (Algorithm 2).
+
+Yang, Ban, Huang, Yang and Ji, "Tuning-Free Bilevel Optimization". With all three gradients
+taken at (x_t, y_t, v_t),
+
+    beta_{t+1}^2  = beta_t^2  + |grad_y g|^2
+    gamma_{t+1}^2 = gamma_t^2 + |grad_v R|^2,       grad_v R = (grad_yy g) v_t - grad_y f
+    phi_{t+1}     = max(beta_{t+1}, gamma_{t+1})
+    alpha_{t+1}^2 = alpha_t^2 + |h_t|^2,            h_t = grad_x f - (grad_xy g) v_t
+
+    y_{t+1} = y_t - eta_y / beta_{t+1}                  grad_y g
+    v_{t+1} = v_t - eta_v / phi_{t+1}                   grad_v R
+    x_{t+1} = x_t - eta_x / (alpha_{t+1} phi_{t+1})     h_t
+
+The etas are those of Remark 2; at 1 this is the algorithm to the letter.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from untuned.batches import Batch
+from untuned.derivatives import Counts, Oracles
+from untuned.ops import Scalar, Tree
+from untuned.solvers.base import Info, descend_x, require_positive, value_estimate
+
+
+class State(NamedTuple):
+    """What S-TFBO carries from step to step."""
+
+    x: Tree
+    y: Tree
+    v: Tree
+    alpha: Scalar
+    beta: Scalar
+    gamma: Scalar
+
+
+@dataclass(frozen=True)
+class STFBO:
+    """Single-loop tuning-free bilevel optimization: one gradient step on y, v and x together.
+
+    Parameters
+    ----------
+    alpha0, beta0, gamma0 : first values of the accumulators for x, y and v. They have units
+        (docs/methods.md); the theory asks for alpha0 >= 1.
+    eta_x, eta_y, eta_v : coefficients of the three step sizes (Remark 2).
+    """
+
+    alpha0: float = 1.0
+    beta0: float = 1.0
+    gamma0: float = 1.0
+    eta_x: float = 1.0
+    eta_y: float = 1.0
+    eta_v: float = 1.0
+
+    name: ClassVar[str] = "s-tfbo"
+    loops: ClassVar[str] = "single"
+    inner_draws: ClassVar[int] = 1
+    outer_draws: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        require_positive(self, "alpha0", "beta0", "gamma0", "eta_x", "eta_y", "eta_v")
+        if self.alpha0 < 1:
+            warnings.warn(
+                f"STFBO was given alpha0={self.alpha0}, and its convergence theory asks for "
+                "alpha0 >= 1; the run goes on, without that guarantee.",
+                stacklevel=3,
+            )
+
+    def init(self, o: Oracles, x: Tree, y: Tree) -> State:
+        """Start at (x, y) with v = 0."""
+        alpha, beta, gamma = (o.ops.scalar(a, y) for a in (self.alpha0, self.beta0, self.gamma0))
+        return State(x, y, o.ops.zeros_like(y), alpha, beta, gamma)
+
+    def step(self, o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
+        """One pass of lines 3 to 9 of Algorithm 2."""
+        ops = o.ops
+        x, y, v = state.x, state.y, state.v
+        f = o.outer(x, y, batch.outer)
+        g = o.inner(x, y, v, batch.inner)
+        residual = ops.sub(g.hvp, f.grad_y)
+        hypergrad = ops.sub(f.grad_x, g.cross)
+        g_norm, r_norm, h_norm = ops.norm(g.grad), ops.norm(residual), ops.norm(hypergrad)
+
+        beta = ops.hypot(state.beta, g_norm)  # line 3
+        gamma = ops.hypot(state.gamma, r_norm)  # line 4
+        phi = ops.maximum(beta, gamma)  # line 5
+        alpha = ops.hypot(state.alpha, h_norm)  # line 6
+        step_x = self.eta_x / (alpha * phi)
+        step_y = self.eta_y / beta
+        step_v = self.eta_v / phi
+        y = ops.axpy(-step_y, g.grad, y)  # line 7
+        v = ops.axpy(-step_v, residual, v)  # line 8
+        x, h_norm = descend_x(o, step_x, hypergrad, h_norm, x)  # line 9
+
+        info = Info(
+            outer=f.value,
+            inner_grad_norm=g_norm,
+            residual_norm=r_norm,
+            hypergrad_norm=h_norm,
+            step_x=step_x,
+            step_y=step_y,
+            step_v=step_v,
+            inner_steps=1,
+            linear_steps=1,
+            counts=Counts(outer_grad=1, inner_grad=1, hvp=1, cross=1),
+            **value_estimate(o, f.value, g_norm, v),
+        )
+        return State(x, y, v, alpha, beta, gamma), info
