@@ -1,0 +1,92 @@
+"""The command line. Bad input ends with one sentence on standard error and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untuned import folder
+
+app = typer.Typer(
+    name="untuned",
+    help="Bilevel optimization without step sizes.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+Out = Annotated[Path, typer.Option(help="Folder for what is written.")]
+Method = Annotated[str, typer.Option(help="Name of the method.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+MaxSeconds = Annotated[float | None, typer.Option(help="Time limit of the optimization.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing folder.")]
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if show_version:
+        typer.echo(version("untuned"))
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Out = Path("untuned-demo"),
+    method: Method = "d-tfbo",
+    seed: Seed = 0,
+    max_seconds: MaxSeconds = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Find wrong labels in scikit-learn's bundled digits, 30 % of them made wrong on purpose.
+
+    Example: `untuned demo --out demo --seed 1`
+    """
+    with folder.written_whole(out, overwrite) as target:
+        from untuned.experiments import demo as experiment
+
+        outcome = experiment.run(method, seed, max_seconds, progress=True)
+        summary = outcome.summary() | {"method": method, "seed": seed}
+        (target / "result.json").write_text(json.dumps(summary, indent=2) + "\n")
+        outcome.result.history.to_frame().to_csv(target / "history.csv", index=False)
+        experiment.rows_frame(outcome).to_csv(target / "rows.csv", index=False)
+        experiment.figure(outcome).savefig(target / "run.png", dpi=110)
+    _print_demo(summary, out)
+
+
+def _print_demo(summary: dict, out: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "before", "after", title="Digits with 30 % wrong labels")
+    loss = [summary[f"validation_loss_{when}"] for when in ("before", "after")]
+    hits = [summary[f"test_accuracy_{when}"] for when in ("before", "after")]
+    table.add_row("validation loss", *(f"{value:.3f}" for value in loss))
+    table.add_row("test accuracy", *(f"{value:.1%}" for value in hits))
+    console = Console()
+    console.print(table)
+    wrong, found = summary["wrong_labels"], summary["wrong_labels_among_lowest_weights"]
+    console.print(
+        f"{found} of the {wrong} wrong labels are among the {wrong} lowest of "
+        f"{summary['training_rows']} weights ({found / wrong:.0%}).\n"
+        f"{summary['message']}\n"
+        f"Picture of the run: {out / 'run.png'}\n"
+        f"All numbers: {out / 'result.json'}, {out / 'history.csv'}, {out / 'rows.csv'}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def main() -> None:
+    """Entry point: turns the errors users can make into one sentence and exit code 2."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        typer.echo(f"untuned: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,1 @@
+"""Problems on real data, run by the command line."""
