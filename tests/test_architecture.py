@@ -1,0 +1,51 @@
+"""Rules of the house that a machine can keep."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "untuned"
+FILES = sorted(SOURCE.rglob("*.py"))
+MAY_IMPORT_ARRAYS = ("ops", "estimators", "coreset", "experiments")
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_array_libraries_are_imported_in_ops_only(path):
+    if path.relative_to(SOURCE).parts[0] in MAY_IMPORT_ARRAYS:
+        return
+    assert not {name.partition(".")[0] for name in imports_of(path)} & {"jax", "torch", "optree"}
+
+
+def test_nothing_is_unpickled():
+    words = ("pickle", "joblib", "torch.load", "allow_pickle")
+    assert not [(path.name, word) for path in FILES for word in words if word in path.read_text()]
+
+
+def test_dependencies_point_one_way():
+    """Solvers know nothing of runs, oracles nothing of solvers, ops nothing of anything."""
+    above = {
+        "ops": {"derivatives", "batches", "solvers", "problem", "run", "chunk"},
+        "solvers": {"problem", "run", "chunk", "checkpoint", "result"},
+    }
+    for folder, forbidden in above.items():
+        for path in (SOURCE / folder).glob("*.py"):
+            used = {name.split(".")[1] for name in imports_of(path) if name.startswith("untuned.")}
+            assert not used & forbidden, path
+
+
+def test_both_libraries_offer_the_same_names():
+    from untuned.ops import Ops, get
+
+    promised = {name for name in vars(Ops) if not name.startswith("_")} | set(Ops.__annotations__)
+    for library in ("jax", "torch"):
+        missing = {name for name in promised if not hasattr(get(library), name)}
+        assert not missing, library

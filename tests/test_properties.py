@@ -1,0 +1,280 @@
+"""What must hold for every method of the registry."""
+
+import dataclasses
+import inspect
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+import untuned
+from libraries import as_numpy, convert, given
+from reference.problems import cleaning, quadratic, regularization
+from untuned.derivatives import Counts, Oracles
+from untuned.solvers import DTFBO, STFBO
+
+SOLVERS = {
+    "d-tfbo": DTFBO(c_y=1e-3, c_v=1e-3),
+    "d-tfbo 10/10": DTFBO(inner_steps=10, linear_steps=10),
+    "s-tfbo": STFBO(),
+}
+
+
+@pytest.fixture(params=SOLVERS)
+def solver(request):
+    return SOLVERS[request.param]
+
+
+def test_every_method_is_tested_here():
+    assert {solver.name for solver in SOLVERS.values()} == set(untuned.solvers.names())
+
+
+def test_method_works_without_arguments(method):
+    made = untuned.solvers.get(method)()
+    assert made.name == method
+    assert dataclasses.is_dataclass(made)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.alpha0 = 2.0
+
+
+def test_every_hyperparameter_is_read(method):
+    """A field that nothing reads would be a promise that is not kept."""
+    cls = untuned.solvers.get(method)
+    body = inspect.getsource(inspect.getmodule(cls))
+    checks = inspect.getsource(cls.__post_init__)
+    for field in dataclasses.fields(cls):
+        reads = body.count(f"self.{field.name}") - checks.count(f"self.{field.name}")
+        assert reads > 0, field.name
+
+
+@pytest.mark.parametrize(
+    ("problem", "batch_size"),
+    [
+        (quadratic(0, 3, 4, 5.0), None),
+        (regularization(1, 40, 30, 6), None),
+        (regularization(1, 40, 30, 6), 8),
+        (cleaning(2, 30, 24, 5, 3, 0.4), (7, 5)),
+    ],
+    ids=["quadratic", "regularization", "regularization minibatch", "cleaning minibatch"],
+)
+def test_jax_and_torch_make_the_same_200_steps(solver, problem, batch_size):
+    runs = []
+    for library in ("jax", "torch"):
+        task = given(problem, library)
+        runs.append(
+            untuned.minimize(
+                *task.positional,
+                **task.data,
+                method=solver,
+                max_steps=200,
+                batch_size=batch_size,
+                seed=11,
+            )
+        )
+    for name in ("x", "y", "v"):
+        ours, theirs = (as_numpy(getattr(run.state, name)) for run in runs)
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+    assert runs[0].counts == runs[1].counts
+    for name in set(runs[0].history) - {"seconds"}:
+        first, second = (run.history[name] for run in runs)
+        np.testing.assert_allclose(first, second, rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_results_do_not_depend_on_chunks(solver, library, batch_size):
+    task = given(regularization(1, 40, 30, 6), library)
+    runs = [
+        untuned.minimize(
+            *task.positional,
+            **task.data,
+            method=solver,
+            max_steps=30,
+            eval_every=every,
+            batch_size=batch_size,
+        )
+        for every in (1, 7, 30)
+    ]
+    for run in runs[1:]:
+        for ours, theirs in zip(run.state, runs[0].state, strict=True):
+            assert np.array_equal(as_numpy(ours), as_numpy(theirs))
+        assert np.array_equal(as_numpy(run.x), as_numpy(runs[0].x))
+        assert run.counts == runs[0].counts
+        rows = run.history["step"] - 1
+        for name in set(run.history) - {"seconds"}:
+            assert np.array_equal(run.history[name], runs[0].history[name][rows]), name
+
+
+def test_the_shape_of_a_tree_does_not_matter(solver, library):
+    """Flat arrays, dicts, tuples, nested lists and scalars: the same numbers, the same run."""
+    problem = quadratic(0, 3, 4, 5.0)
+    flat = given(problem, library)
+    cat = torch.cat if library == "torch" else jax.numpy.concatenate
+    stack = torch.stack if library == "torch" else jax.numpy.stack
+
+    def join_x(x):
+        return cat([stack([x["scalar"]]), x["rest"][0]])
+
+    def join_y(y):
+        return cat([y[0], y[1]["a"][0].reshape(-1)])
+
+    x0, y0 = (np.asarray(z) for z in (problem.x0, problem.y0))
+    x_tree = {"scalar": convert(library, x0[0]), "rest": [convert(library, x0[1:])]}
+    y_tree = (convert(library, y0[:2]), {"a": [convert(library, y0[2:].reshape(1, 2))]})
+    a = untuned.minimize(*flat.positional, method=solver, max_steps=40)
+    b = untuned.minimize(
+        lambda x, y: flat.outer(join_x(x), join_y(y)),
+        lambda x, y: flat.inner(join_x(x), join_y(y)),
+        x_tree,
+        y_tree,
+        method=solver,
+        max_steps=40,
+    )
+    assert set(b.x) == {"scalar", "rest"}
+    assert as_numpy(b.x["scalar"]).shape == ()
+    assert as_numpy(b.y[1]["a"][0]).shape == (1, 2)
+    joined = np.concatenate([[as_numpy(b.x["scalar"])], as_numpy(b.x["rest"][0])])
+    np.testing.assert_allclose(joined, as_numpy(a.x), atol=1e-12)
+    for name in ("outer", "hypergrad_norm", "step_y"):
+        np.testing.assert_allclose(b.history[name], a.history[name], rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dtype_is_kept(solver, library, dtype):
+    task = given(regularization(1, 40, 30, 6), library, dtype)
+    result = untuned.minimize(
+        *task.positional, **task.data, method=solver, max_steps=20, batch_size=8
+    )
+    for tree in (result.x, result.y, result.v, result.state.alpha):
+        assert as_numpy(tree).dtype == dtype
+    assert type(result.x) is (torch.Tensor if library == "torch" else np.ndarray)
+    reference = given(regularization(1, 40, 30, 6), library)
+    exact = untuned.minimize(
+        *reference.positional, **reference.data, method=solver, max_steps=20, batch_size=8
+    )
+    tolerance = 2e-3 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(as_numpy(result.x), as_numpy(exact.x), atol=tolerance)
+
+
+class CountingOracles(Oracles):
+    """Counts the calls that are really made; eager torch makes each of them in Python."""
+
+    def __init__(self, like):
+        super().__init__(like.ops, like._outer, like._inner)
+        self.made = dict.fromkeys(Counts._fields, 0)
+
+    def outer(self, *args):
+        self.made["outer_grad"] += 1
+        return super().outer(*args)
+
+    def inner_grad(self, *args):
+        self.made["inner_grad"] += 1
+        return super().inner_grad(*args)
+
+    def inner(self, *args):
+        for name in ("inner_grad", "hvp", "cross"):
+            self.made[name] += 1
+        return super().inner(*args)
+
+    def linear(self, *args):
+        products = super().linear(*args)
+
+        def counted(name):
+            def product(v):
+                self.made[name] += 1
+                return getattr(products, name)(v)
+
+            return product
+
+        return type(products)(counted("hvp"), counted("cross"))
+
+
+def test_reported_counts_are_the_calls_made(solver):
+    task = given(regularization(1, 40, 30, 6), "torch")
+    plain = untuned.oracles(task.outer, task.inner, like=(task.x0, task.y0))
+    oracles = CountingOracles(plain)
+    state = solver.init(oracles, task.x0, task.y0)
+    reported = dict.fromkeys(Counts._fields, 0)
+    batch = untuned.Batch(task.inner_data, task.outer_data)
+    for _ in range(5):
+        state, info = solver.step(oracles, state, batch)
+        for name, count in info.counts._asdict().items():
+            reported[name] += int(count)
+    assert reported == oracles.made
+
+
+def test_stepping_by_hand_is_what_minimize_does(solver, library):
+    task = given(quadratic(0, 3, 4, 5.0), library, np.float32)
+    oracles = untuned.oracles(task.outer, task.inner, like=(task.x0, task.y0))
+    # horizon: the T of D-TFBO, which a run takes from max_steps
+    known = [field.name for field in dataclasses.fields(solver)]
+    same = dataclasses.replace(solver, horizon=6) if "horizon" in known else solver
+    convert_x0 = jax.numpy.asarray if library == "jax" else torch.clone
+    state = same.init(oracles, convert_x0(task.x0), convert_x0(task.y0))
+    for _ in range(6):
+        state, info = same.step(oracles, state, untuned.Batch())
+    result = untuned.minimize(*task.positional, method=solver, max_steps=6)
+    np.testing.assert_allclose(as_numpy(state.x), as_numpy(result.state.x), rtol=1e-5)
+    np.testing.assert_allclose(float(info.outer), result.history["outer"][-1], rtol=1e-5)
+
+
+def test_no_second_compilation_in_a_run(solver):
+    """However many chunks a run is cut into, and whatever their lengths, JAX compiles alike."""
+    task = given(regularization(1, 40, 30, 6), "jax")
+
+    def compilations(max_steps):
+        seen = []
+
+        def listen(event, seconds, **_):
+            if event.endswith("backend_compile_duration"):
+                seen.append(event)
+
+        jax.monitoring.register_event_duration_secs_listener(listen)
+        try:
+            untuned.minimize(
+                *task.positional,
+                **task.data,
+                method=solver,
+                max_steps=max_steps,
+                eval_every=7,
+                batch_size=8,
+            )
+        finally:
+            jax.monitoring.clear_event_listeners()
+        return len(seen)
+
+    compilations(3)  # fills JAX's cache of the small operations around a run
+    few, many = compilations(4), compilations(100)
+    assert 0 < few == many
+
+
+def test_a_network_can_be_the_inner_variable(solver):
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)
+    ).double()
+    weights, apply = untuned.from_module(network)
+    D, t = torch.randn(30, 4).double(), torch.randint(0, 3, (30,))
+    before = {name: part.clone() for name, part in network.named_parameters()}
+
+    def outer(x, y, batch):
+        return torch.nn.functional.cross_entropy(apply(y, batch[0]), batch[1])
+
+    def inner(x, y, batch):
+        return outer(x, y, batch) + sum(x.exp() * (part**2).sum() for part in y.values())
+
+    result = untuned.minimize(
+        outer,
+        inner,
+        torch.zeros((), dtype=torch.float64),
+        weights,
+        method=solver,
+        outer_data=(D[:15], t[:15]),
+        inner_data=(D[15:], t[15:]),
+        max_steps=20,
+    )
+    assert set(result.y) == set(before)
+    assert float(result.history["hypergrad_norm"][-1]) > 0
+    assert not torch.equal(result.state.y["0.weight"], before["0.weight"])
+    # The module itself is left as it was.
+    assert all(torch.equal(part, before[name]) for name, part in network.named_parameters())
