@@ -1,0 +1,45 @@
+"""What README and docs say is run, and what they point to exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_code_block_runs(block, capsys):
+    names = {}
+    exec(block, names)
+    if "result" in names:
+        assert names["result"].status in capsys.readouterr().out
+
+
+def test_readme_example_tells_the_features_apart(capsys):
+    """The numbers it prints are the point of the example."""
+    exec(BLOCKS[0].values[0], {})
+    printed = capsys.readouterr().out.splitlines()[-2:]
+    matter, others = (float(line.split(":")[1]) for line in printed)
+    assert matter < 0.2 < 5 < others
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_architecture_page_lists_every_file():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    source = ROOT / "src" / "untuned"
+    for path in source.iterdir():
+        name = path.name + "/" if path.is_dir() else path.name
+        if name not in ("__pycache__/", "py.typed"):
+            assert name in text, name
