@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from untuned.wording import brief
+
 FORMAT = "untuned checkpoint 1"
 
 
@@ -41,21 +43,25 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
     advice = "give another path, or delete the file to start anew"
     try:
+        path.open("rb").close()  # safetensors calls every file it cannot open missing
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # Another program's file may hold gigabytes, and dtypes that NumPy does not know.
+            ours = header.get("format") == FORMAT
+            arrays = {name: file.get_tensor(name) for name in file.keys()} if ours else {}  # noqa: SIM118
     except OSError as error:
         raise ValueError(
             f"The checkpoint {path} cannot be read ({error.strerror or error}); {advice}."
         ) from None
     except SafetensorError as error:
         raise ValueError(
-            f"The checkpoint {path} is damaged or not a checkpoint of untuned ({error}); {advice}."
+            f"The checkpoint {path} is damaged or not a checkpoint of untuned "
+            f"({str(error)[:80]}); {advice}."
         ) from None
-    if header.get("format") != FORMAT:
+    if not ours:
         raise ValueError(
-            f"The file {path} says its format is {header.get('format')!r}; expected {FORMAT!r}, "
-            f"so {advice}."
+            f"The file {path} says its format is {brief(header.get('format'))}; expected "
+            f"{FORMAT!r}, so {advice}."
         )
     if header.get("digest") != _digest(arrays, header.get("notes", "")):
         raise ValueError(

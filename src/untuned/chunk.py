@@ -14,7 +14,7 @@ from untuned.solvers.base import Info, Solver
 
 
 class Best(NamedTuple):
-    """The point with the smallest measure so far: x_t, with the y and v the step left for it."""
+    """The point with the smallest measure so far: x_t, and the y and v measured with it."""
 
     measure: Scalar
     x: Tree
@@ -72,7 +72,8 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
             state, info = solver.step(o, carry.state, batch)
             info = ops.cast(info, carry.info)
             reference = stopping.update(ops, carry.reference, info)
-            halt = ops.where(stopping.is_finite(ops, info), stopping.GO_ON, stopping.DIVERGED)
+            finite = stopping.is_finite(ops, info)
+            halt = stopping.GO_ON
             unchanged = carry.unchanged
             if problem.full_batch:  # other rows may move what these rows do not
                 before, after = ((s.x, s.y, s.v) for s in (carry.state, state))
@@ -81,10 +82,13 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
             if tol is not None:
                 converged = stopping.is_converged(info, reference, tol, solver.loops)
                 halt = ops.where(converged, stopping.CONVERGED, halt)
-            better = info.measure <= carry.best.measure
+            halt = ops.where(finite, halt, stopping.DIVERGED)
+            better = finite & (info.measure <= carry.best.measure)
+            measured = state  # a double loop measures x_t with the y and v it has just solved for
             if solver.loops == "single":
                 better = better & stopping.inner_is_solved(info, reference)
-            candidate = Best(info.measure, carry.state.x, state.y, state.v)
+                measured = carry.state
+            candidate = Best(info.measure, carry.state.x, measured.y, measured.v)
             return Carry(
                 state=state,
                 best=ops.where(better, candidate, carry.best),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from untuned.ops import Ops, Tree
+from untuned.wording import brief
 
 EXPECTED = '"simplex", "nonnegative", a pair (low, high), or a function that projects x'
 
@@ -25,14 +29,30 @@ def projection(ops: Ops, constraint: Any) -> Callable[[Tree], Tree] | None:
         return lambda x: ops.tree_map(ops.simplex, x)
     if isinstance(constraint, str) and constraint == "nonnegative":
         constraint = (0.0, None)
-    if isinstance(constraint, tuple) and len(constraint) == 2:
-        low, high = constraint
-        bounds_are_numbers = all(b is None or isinstance(b, int | float) for b in constraint)
-        if bounds_are_numbers and constraint != (None, None):
-            if low is not None and high is not None and not low <= high:
-                raise ValueError(
-                    f"constraint={constraint!r} has its low end above its high end; "
-                    "give (low, high) with low <= high."
-                )
-            return lambda x: ops.tree_map(lambda leaf: ops.clip(leaf, low, high), x)
-    raise ValueError(f"constraint={constraint!r} is not known; expected {EXPECTED}.")
+    is_pair = isinstance(constraint, tuple) and len(constraint) == 2
+    if is_pair and any(bound is not None for bound in constraint):
+        low, high = (_bound(bound, constraint) for bound in constraint)
+        ends = (-math.inf if low is None else low, math.inf if high is None else high)
+        if ends[0] > ends[1]:
+            raise ValueError(
+                f"constraint={brief(constraint)} has its low end above its high end; give "
+                "(low, high) with low <= high."
+            )
+        if not (ends[0] < math.inf and ends[1] > -math.inf):
+            raise ValueError(
+                f"constraint={brief(constraint)} leaves no finite x; give numbers for its ends, "
+                "or None for no bound."
+            )
+        return lambda x: ops.tree_map(lambda leaf: ops.clip(leaf, *ends), x)
+    raise _unknown(constraint)
+
+
+def _bound(bound: Any, constraint: Any) -> float | None:
+    is_number = isinstance(bound, int | float | np.number) and not isinstance(bound, bool)
+    if bound is not None and not is_number:
+        raise _unknown(constraint)
+    return None if bound is None else float(bound)
+
+
+def _unknown(constraint: Any) -> ValueError:
+    return ValueError(f"constraint={brief(constraint)} is not known; expected {EXPECTED}.")

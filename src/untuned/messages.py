@@ -48,14 +48,15 @@ def sentence(
 
 
 def _divergence(record: dict[str, Any]) -> str:
+    # In this order: a bad gradient of g spoils y and with it all the others.
     names = {
-        "outer": "the outer function f",
         "inner_grad_norm": "the gradient of g in y",
+        "outer": "the outer function f",
         "residual_norm": "the residual of the linear system for v",
         "hypergrad_norm": "the hypergradient",
     }
-    # Where all of these are finite, it was the bare value of g, which no column holds.
-    what, value = "the inner function g", float("nan")
+    # Where all of these are finite, it was the bare value of g.
+    what, value = "the inner function g", record["inner"]
     for column, name in names.items():
         if not math.isfinite(record[column]):
             what, value = name, record[column]

@@ -20,6 +20,7 @@ from untuned.batches import Data
 from untuned.constraints import projection
 from untuned.derivatives import Oracles
 from untuned.ops import Ops, Tree
+from untuned.wording import brief
 
 FLOATS = ("float32", "float64")
 SPOKEN = {"jax": "JAX arrays", "torch": "torch tensors", "numpy": "NumPy arrays"}
@@ -82,6 +83,8 @@ def build(
         x = _variables(ops, x0, "x0", dtype)
         y = _variables(ops, y0, "y0", dtype)
         _check_devices(ops, x, y)
+        _check_finite(ops, x, "x0")
+        _check_finite(ops, y, "y0")
         like = ops.flatten(y)[0][0]
         data = Data(
             _data(ops, inner_data, "inner_data", like), _data(ops, outer_data, "outer_data", like)
@@ -113,8 +116,10 @@ def _library(x0: Tree, y0: Tree) -> tuple[Ops, bool]:
             for leaf in array_libraries.leaves_of(tree):
                 library = array_libraries.library_of(leaf)
                 if library != "torch" and not _is_plain_number(leaf):
+                    is_array = hasattr(leaf, "shape")
+                    kind = SPOKEN[library] if is_array else f"a {type(leaf).__name__}"
                     raise ValueError(
-                        f"{name} holds {SPOKEN[library]} and {found['torch']} holds torch tensors; "
+                        f"{name} holds {kind} and {found['torch']} holds torch tensors; "
                         "expected one array library for both, so convert one of them."
                     )
     library = "torch" if "torch" in found else "jax"
@@ -159,12 +164,13 @@ def _common_dtype(ops: Ops, x0: Tree, y0: Tree) -> str:
 
 def _dtype(ops: Ops, leaf: Any) -> str:
     if array_libraries.library_of(leaf) == "numpy":
-        return np.asarray(leaf).dtype.name
+        dtype = np.asarray(leaf).dtype
+        return "str" if dtype.kind == "U" else dtype.name  # NumPy's own name is "str96"
     return ops.dtype_name(leaf)
 
 
 def _variables(ops: Ops, tree: Tree, name: str, dtype: str) -> Tree:
-    """`tree` as arrays of the library, checked to be finite."""
+    """`tree` as arrays of the library."""
 
     def convert(leaf: Any) -> Any:
         return ops.asarray(np.asarray(leaf, dtype) if _is_plain_number(leaf) else leaf)
@@ -172,7 +178,6 @@ def _variables(ops: Ops, tree: Tree, name: str, dtype: str) -> Tree:
     arrays = ops.tree_map(convert, tree)
     if sum(math.prod(leaf.shape) for leaf in ops.flatten(arrays)[0]) == 0:
         raise ValueError(f"{name} holds no numbers; expected at least one array with entries.")
-    _check_finite(ops, arrays, name)
     return arrays
 
 
@@ -218,10 +223,11 @@ def _data(ops: Ops, tree: Tree, name: str, like: Any) -> Tree:
                 f"{name}{path} holds {SPOKEN[library]} and x0 holds {SPOKEN[ops.name]}; expected "
                 "NumPy arrays or the library of x0, so convert it."
             )
-        if library == "numpy" and np.asarray(leaf).dtype.kind not in "biuf":
+        dtype = _dtype(ops, leaf)
+        if not dtype.startswith(("bool", "int", "uint", "float", "bfloat", "longdouble")):
             raise ValueError(
-                f"{name}{path} has dtype {np.asarray(leaf).dtype}; expected numbers, so encode "
-                "it first, for example labels as 0, 1, 2."
+                f"{name}{path} has dtype {dtype}; expected real numbers, so encode it first, for "
+                "example labels as 0, 1, 2."
             )
         if library != "numpy" and ops.device_name(leaf) != ops.device_name(like):
             raise ValueError(
@@ -263,8 +269,8 @@ def _batch_sizes(batch_size: Any, rows: tuple[int, int]) -> tuple[int | None, in
         return None, None
     if rows == (0, 0):
         raise ValueError(
-            f"batch_size={batch_size!r} was given without data; give inner_data or outer_data, "
-            "or leave batch_size out."
+            f"batch_size={brief(batch_size)} was given without data; give inner_data or "
+            "outer_data, or leave batch_size out."
         )
     is_pair = isinstance(batch_size, tuple | list) and len(batch_size) == 2
     pair = tuple(batch_size) if is_pair else (batch_size, batch_size)
@@ -272,7 +278,7 @@ def _batch_sizes(batch_size: Any, rows: tuple[int, int]) -> tuple[int | None, in
         is_count = isinstance(size, int | np.integer) and not isinstance(size, bool)
         if size is not None and (not is_count or size < 1):
             raise ValueError(
-                f"batch_size={batch_size!r} is not usable; expected a whole number from 1 up, "
+                f"batch_size={brief(batch_size)} is not usable; expected a whole number from 1 up, "
                 "a pair (inner, outer) of them, or None for all rows."
             )
         if size is not None and 0 < count < size:
@@ -304,7 +310,7 @@ def _check_function(
     except ValueError:
         pass  # some callables have no signature to look at; the call itself will tell
     shape, dtype = ops.output_of(function, *arguments)
-    if shape != () or not dtype.startswith(("float", "bfloat")):
+    if shape != () or dtype not in ("float16", "bfloat16", *FLOATS):
         raise ValueError(
             f"{call} gave shape {shape} and type {dtype}; expected one real number, so end it "
             "with .sum() or .mean() of a float array."
@@ -314,12 +320,18 @@ def _check_function(
 def _projected(ops: Ops, project: Callable, x: Tree) -> Tree:
     """x0 brought into its set; also shows whether a user's projection keeps the tree as it is."""
     moved = project(x)
-    same = [tuple(a.shape) for a in ops.flatten(moved)[0]] == [
-        tuple(a.shape) for a in ops.flatten(x)[0]
-    ]
-    if not same:
+    if _shape(ops, moved) != _shape(ops, x):
         raise ValueError(
             "The projection given as constraint changed the shape of x; expected the same tree "
             "of arrays, each of its own shape."
         )
-    return ops.cast(moved, x)
+    moved = ops.cast(moved, x)
+    _check_finite(ops, moved, "x0 projected by constraint")
+    return moved
+
+
+def _shape(ops: Ops, tree: Tree) -> list[tuple[str, tuple[int, ...]]]:
+    leaves = ops.flatten(tree)[0]
+    return [
+        (path, tuple(np.shape(leaf))) for path, leaf in zip(ops.paths(tree), leaves, strict=True)
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,22 @@ import numpy as np
 
 from untuned.batches import gather
 from untuned.checkpoint import fingerprint
-from untuned.ops import Ops, Tree
+from untuned.ops import Ops, Scalar, Tree
 from untuned.problem import Problem
-
-PROBE = "f and g near the start"
+from untuned.wording import brief
 
 
 def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
-    """All that must be the same for a run to go on from where another stopped."""
+    """All that must be the same for a run to go on, but for what f and g compute (`probe`)."""
     ops = problem.ops
 
     def digest(tree: Tree) -> str:
         return fingerprint([ops.to_numpy(leaf) for leaf in ops.flatten(tree)[0]])
 
+    known = dataclasses.is_dataclass(solver) and not isinstance(solver, type)
     return {
         "method": type(solver).__name__,
-        **dataclasses.asdict(solver),
+        **(dataclasses.asdict(solver) if known else {"hyperparameters": repr(solver)}),
         "array library": ops.name,
         "seed": seed,
         "batch_size": list(problem.batch_sizes),
@@ -36,7 +35,6 @@ def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
         "x0": digest(problem.x0),
         "y0": digest(problem.y0),
         "data": digest(problem.data),
-        PROBE: probe(problem),
     }
 
 
@@ -54,7 +52,7 @@ def probe(problem: Problem) -> list[float]:
 
     def numbers(x: Tree, y: Tree, data: Tree) -> tuple:
         batch = gather(ops, data, indices, 0)
-        out = []
+        out: list[Scalar] = []
         for shift in (0.0, 0.1):
             x, y = (ops.tree_map(lambda leaf, s=shift: leaf + s, tree) for tree in (x, y))
             f = o.outer(x, y, batch.outer)
@@ -70,21 +68,28 @@ def probe(problem: Problem) -> list[float]:
 def check_same_run(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another problem, method or setting, naming the difference."""
     for name, value in wanted.items():
-        if not _same(saved.get(name), value):
-            raise ValueError(
-                f"The checkpoint {path} belongs to another run: its {name} is {saved.get(name)!r} "
-                f"and this run's is {value!r}; give another path, or delete the file to start anew."
+        if saved.get(name) != value:
+            raise _another_run(
+                path,
+                f"its {name} is {brief(saved.get(name))} and this run's is {brief(value)}",
             )
 
 
-def _same(saved: Any, wanted: Any) -> bool:
-    if isinstance(wanted, list) and isinstance(saved, list) and len(saved) == len(wanted):
-        return all(_same(a, b) for a, b in zip(saved, wanted, strict=True))
-    if isinstance(wanted, float) and isinstance(saved, float):
-        # The probe may differ in its last digits on another machine.
-        both_nan = math.isnan(saved) and math.isnan(wanted)
-        return both_nan or math.isclose(saved, wanted, rel_tol=1e-4)
-    return saved == wanted
+def check_same_functions(path: Path, saved: list[float], wanted: list[float]) -> None:
+    """Refuse a checkpoint whose f and g computed other numbers near the start."""
+    # They may differ in their last digits on another machine.
+    same = len(saved) == len(wanted) and np.allclose(
+        saved, wanted, rtol=1e-4, atol=0, equal_nan=True
+    )
+    if not same:
+        raise _another_run(path, "its f or g gave other values or gradients at the same point")
+
+
+def _another_run(path: Path, difference: str) -> ValueError:
+    return ValueError(
+        f"The checkpoint {path} belongs to another run: {difference}; give another path, or "
+        "delete the file to start anew."
+    )
 
 
 def pack(ops: Ops, tree: Tree) -> dict[str, np.ndarray]:

@@ -81,12 +81,17 @@ def minimize(
     """
     solver = solvers.get(method)() if isinstance(method, str) else method
     settings.check(solver, max_steps, max_seconds, tol, seed, eval_every, callback)
+    max_steps, seed = int(max_steps), int(seed)  # NumPy's whole numbers are welcome too
     path = settings.checkpoint_path(checkpoint)
     if hasattr(solver, "horizon") and solver.horizon is None:
         solver = dataclasses.replace(solver, horizon=max_steps)
     problem = build(outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint)
-    limits = {"max_steps": max_steps, "max_seconds": max_seconds, "tol": tol}
-    eval_every = eval_every or math.ceil(max_steps / 100)
+    limits = {
+        "max_steps": max_steps,
+        "max_seconds": None if max_seconds is None else float(max_seconds),
+        "tol": None if tol is None else float(tol),
+    }
+    eval_every = math.ceil(max_steps / 100) if eval_every is None else int(eval_every)
     with problem.precision(), Bar(progress, max_steps, solver.name) as bar:
         run = _Run(problem, solver, limits, eval_every, seed, path)
         return run.result(run.loop(callback, bar))
@@ -117,11 +122,12 @@ class _Run:
             for side, (size, rows) in enumerate(zip(problem.batch_sizes, problem.rows, strict=True))
         ]
         self.seconds = 0.0
+        self.bad_inner_value = math.nan
         self.history = History()
         self.now = Position(chunk.start(problem, solver))
-        self.identity = resume.identity(problem, solver, seed) if path else {}
-        if path and path.exists():
-            self._restore(path)
+        if path:
+            self.identity = resume.identity(problem, solver, seed)
+            self._resume(path)
         self.sound = self.now  # the last position at which g was seen to be finite
         self.last_save, self.save_seconds = -math.inf, 0.0
         self._compile()
@@ -133,12 +139,11 @@ class _Run:
         arguments = (self.now.carry, data, self._indices(0, 0, self.longest), np.int32(0))
         self.chunk = ops.compile(function, *arguments)
 
-        def inner_is_finite(x: Tree, y: Tree, data: Any, indices: Any) -> Any:
-            rows = draw(ops, gather(ops, data, indices, 0).inner, 0)
-            return ops.isfinite(o.inner_value(x, y, rows))
+        def inner_value(x: Tree, y: Tree, data: Any, indices: Any) -> Any:
+            return o.inner_value(x, y, draw(ops, gather(ops, data, indices, 0).inner, 0))
 
         point = (self.problem.x0, self.problem.y0)
-        self.inner_is_finite = ops.compile(inner_is_finite, *point, data, self._indices(0, 0, 1))
+        self.inner_value = ops.compile(inner_value, *point, data, self._indices(0, 0, 1))
         self.compile_seconds = time.perf_counter() - start
 
     def _indices(self, first: int, count: int, padded_to: int) -> tuple[Any, ...]:
@@ -153,6 +158,7 @@ class _Run:
     def loop(self, callback: Callable | None, bar: Bar) -> str:
         """Make steps until something ends the run; the status says what."""
         began, size = self.seconds, 1
+        self._watch_inner()
         while (status := self._status(self.seconds - began)) is None:
             to_record = self.eval_every - self.now.steps % self.eval_every
             left = self.limits["max_steps"] - self.now.steps
@@ -171,6 +177,8 @@ class _Run:
             info = self.now.carry.info
             bar.update(self.now.steps, float(info.outer), float(info.hypergrad_norm))
         if self.now.steps > (self.history["step"][-1] if self.history.records else 0):
+            if status != "diverged" and not self._watch_inner():
+                status = "diverged"
             self.history.append(self._record())
         if self.path:
             self._save()
@@ -188,25 +196,33 @@ class _Run:
         self.now = Position(carry, steps + int(carry.steps), cap_hits + int(carry.capped), added)
         return taken
 
-    def _watch_inner(self) -> None:
-        """Is g itself still finite? No method needs its value, so it is asked at records only.
+    def _watch_inner(self) -> bool:
+        """Is g itself finite where the next step would evaluate it? Asked at records only.
 
-        Where it is not, the steps since the last record are made again one by one, which is
-        exact, to end the run at the step where g ceased to be finite.
+        No method needs the value of g, and evaluating it at every step would cost a good part of
+        one. Where it is not finite, the steps since the last record are made again one by one,
+        which is exact, and the run ends with the step that first evaluates g there.
         """
-        if self._inner_is_sound():
+        if int(self.now.carry.halt) == stopping.DIVERGED:
+            return False
+        if math.isfinite(self._inner_value()):
             self.sound = self.now
-            return
+            return True
         self.now = self.sound
-        while self._inner_is_sound() and int(self.now.carry.halt) == stopping.GO_ON:
+        while math.isfinite(self._inner_value()) and int(self.now.carry.halt) == stopping.GO_ON:
             self._advance(1)
-        carry = self.now.carry
-        self.now = self.now._replace(carry=carry._replace(halt=self._halt(stopping.DIVERGED)))
+        self.bad_inner_value = self._inner_value()
+        best = self.now.carry.best
+        self.now = self.now._replace(carry=self.now.carry._replace(halt=self._halt(stopping.GO_ON)))
+        self._advance(1)
+        ended = self.now.carry._replace(best=best, halt=self._halt(stopping.DIVERGED))
+        self.now = self.now._replace(carry=ended)
+        return False
 
-    def _inner_is_sound(self) -> bool:
+    def _inner_value(self) -> float:
         state = self.now.carry.state
-        indices = self._indices(max(0, self.now.steps - 1), 1, 1)
-        return bool(self.inner_is_finite(state.x, state.y, self.problem.data, indices))
+        indices = self._indices(self.now.steps, 1, 1)
+        return float(self.inner_value(state.x, state.y, self.problem.data, indices))
 
     def _halt(self, code: int) -> Any:
         return self.problem.ops.counter(code)
@@ -261,7 +277,11 @@ class _Run:
             v=v,
             status=status,
             message=messages.sentence(
-                status, self._record(), first_norm, self.limits, self.problem.dtype
+                status,
+                self._record() | {"inner": self.bad_inner_value},
+                first_norm,
+                self.limits,
+                self.problem.dtype,
             ),
             steps=steps,
             seconds=self.seconds,
@@ -271,9 +291,15 @@ class _Run:
             state=state,
         )
 
-    def _restore(self, path: Path) -> None:
+    def _resume(self, path: Path) -> None:
+        """Go on from the checkpoint at `path` if there is one and it is this run's."""
+        if not path.exists():
+            self.probe = resume.probe(self.problem)
+            return
         arrays, notes = checkpoints.load(path)
         resume.check_same_run(path, notes["run"], self.identity)
+        self.probe = resume.probe(self.problem)  # compiled, so only after all else is right
+        resume.check_same_functions(path, notes["probe"], self.probe)
         columns = {name: arrays.pop("history " + name) for name in self.history}
         self.history = History({name: column.tolist() for name, column in columns.items()})
         carry = resume.unpack(self.problem.ops, arrays, self.now.carry)
@@ -292,6 +318,7 @@ class _Run:
         columns = {"history " + name: column for name, column in self.history.items()}
         notes = {
             "run": self.identity,
+            "probe": self.probe,
             "steps": self.now.steps,
             "seconds": self.seconds,
             "cap_hits": self.now.cap_hits,

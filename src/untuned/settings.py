@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from untuned import solvers
+from untuned.wording import brief
 
 
 def check(
@@ -15,19 +17,23 @@ def check(
     callback: Any,
 ) -> None:  # fmt: skip
     """Refuse settings that cannot be meant, each with one sentence."""
-    if not all(hasattr(solver, name) for name in ("init", "step", "loops")):
+    parts = ("init", "step", "loops", "name", "inner_draws", "outer_draws")
+    if isinstance(solver, type) or not all(hasattr(solver, part) for part in parts):
         raise ValueError(
-            f"method={solver!r} is not a method; expected a name such as "
+            f"method={brief(solver)} is not a method; expected a name such as "
             f"{solvers.names()[0]!r}, or a solver such as untuned.solvers.DTFBO()."
         )
     _check_whole("max_steps", max_steps, 1)
     _check_whole("seed", seed, 0)
     if eval_every is not None:
         _check_whole("eval_every", eval_every, 1)
-    for name, value in (("max_seconds", max_seconds), ("tol", tol)):
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (is_number and value > 0):
-            raise ValueError(f"{name}={value!r} is not usable; expected a number above zero.")
+    for name, value, example in (("max_seconds", max_seconds, 60.0), ("tol", tol, 1e-3)):
+        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 < float(value) < float("inf")):
+            raise ValueError(
+                f"{name}={brief(value)} is not usable; expected a number above zero, for example "
+                f"{name}={example}, or None."
+            )
     if callback is not None and not callable(callback):
         raise ValueError(
             f"callback is a {type(callback).__name__}; expected a function of one snapshot."
@@ -38,7 +44,8 @@ def _check_whole(name: str, value: Any, least: int) -> None:
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_whole or value < least:
         raise ValueError(
-            f"{name}={value!r} is not usable; expected a whole number from {least} up."
+            f"{name}={brief(value)} is not usable; expected a whole number from {least} up, for "
+            f"example {name}={max(least, 10)}."
         )
 
 
@@ -46,10 +53,20 @@ def checkpoint_path(checkpoint: Any) -> Path | None:
     """Where to save, or None; the folder must be there."""
     if checkpoint is None:
         return None
-    path = Path(checkpoint)
-    if path.is_dir() or not path.parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"lies in {path.parent}, which does not exist"
+    if not isinstance(checkpoint, str | os.PathLike):
         raise ValueError(
-            f"checkpoint={str(path)!r} {what}; expected the path of a file in an existing folder."
+            f"checkpoint={brief(checkpoint)} is not a path; expected the path of a "
+            "file in an existing folder."
         )
-    return path
+    path = Path(checkpoint)
+    if path.is_dir():
+        what = "is a folder"
+    elif not path.parent.is_dir():
+        what = f"lies in {path.parent}, which is not an existing folder"
+    elif not os.access(path.parent, os.W_OK):
+        what = f"lies in {path.parent}, where nothing can be written"
+    else:
+        return path
+    raise ValueError(
+        f"checkpoint={str(path)!r} {what}; expected the path of a file in an existing folder."
+    )

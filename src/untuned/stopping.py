@@ -33,9 +33,13 @@ def update(ops: Ops, reference: Reference, info: Info) -> Reference:
 
 
 def is_finite(ops: Ops, info: Info) -> Scalar:
-    """Whether f and all three norms are numbers: their sum is one only if each is."""
-    norms = info.inner_grad_norm + info.residual_norm + info.hypergrad_norm
-    return ops.isfinite(info.outer + norms)
+    """Whether f and all three norms are numbers."""
+    return (
+        ops.isfinite(info.outer)
+        & ops.isfinite(info.inner_grad_norm)
+        & ops.isfinite(info.residual_norm)
+        & ops.isfinite(info.hypergrad_norm)
+    )
 
 
 def is_converged(info: Info, reference: Reference, tol: float, loops: str) -> Scalar:

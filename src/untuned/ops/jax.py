@@ -113,8 +113,9 @@ def asarray(leaf: Any, like: Any = None, /) -> Any:
     array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if like is None:
         return jnp.asarray(array)
-    if jnp.issubdtype(array.dtype, jnp.floating):
-        array = array.astype(like.dtype) if array.dtype != like.dtype else array
+    if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype != like.dtype:
+        with np.errstate(over="ignore"):  # what is too large becomes inf, and is refused as such
+            array = array.astype(like.dtype)
     return array if isinstance(array, jax.Array) else jax.device_put(array, like.sharding)
 
 
@@ -144,11 +145,17 @@ def head(data: Tree, count: int | None, /) -> Tree:
 
 
 def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
-    out = jax.eval_shape(fn, *args)
-    leaves = jax.tree.leaves(out)
-    if len(leaves) != 1:
-        return (len(leaves),), f"a {type(out).__name__} of arrays"
-    return tuple(leaves[0].shape), leaves[0].dtype.name
+    foreign: list[str] = []
+
+    def call(*args: Tree) -> Any:
+        out = fn(*args)
+        if isinstance(out, jax.Array | np.ndarray | np.generic | complex | float | int):
+            return out
+        foreign.append(type(out).__name__)
+        return 0.0
+
+    out = jax.eval_shape(call, *args)
+    return tuple(out.shape), foreign[0] if foreign else out.dtype.name
 
 
 def compile(fn: Callable, /, *args: Any) -> Callable:

@@ -171,10 +171,19 @@ def precision(tree: Tree, /) -> AbstractContextManager:
 
 
 def asarray(leaf: Any, like: Any = None, /) -> Any:
-    tensor = leaf.detach() if isinstance(leaf, torch.Tensor) else torch.as_tensor(leaf)
+    tensor = leaf.detach() if isinstance(leaf, torch.Tensor) else _from_numpy(leaf)
     if like is None:
         return tensor
     return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
+
+
+def _from_numpy(leaf: Any) -> torch.Tensor:
+    array = np.asarray(leaf)
+    if array.dtype == np.longdouble:  # which torch does not have
+        array = array.astype(np.float64)
+    # Torch takes neither foreign byte orders nor negative strides, and warns of read-only memory.
+    array = np.asarray(array, array.dtype.newbyteorder("="), order="C")
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def dtype_name(leaf: Any, /) -> str:
@@ -202,7 +211,7 @@ def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
     with torch.no_grad():
         out = fn(*args)
     if not isinstance(out, torch.Tensor):
-        return (), type(out).__name__
+        return (), f"{type(out).__name__}, which is no tensor"
     return tuple(out.shape), dtype_name(out)
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import math
+import sys
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from untuned.batches import Batch
 from untuned.derivatives import Counts, Oracles
 from untuned.ops import Scalar, Tree
+from untuned.wording import brief
 
 # name -> "module:class"; modules are imported when a method is asked for.
 METHODS = {
@@ -73,7 +74,7 @@ def get(name: str) -> Any:
     if not isinstance(name, str) or name not in METHODS:
         nearest = difflib.get_close_matches(str(name).lower(), METHODS, n=1, cutoff=0.0)[0]
         raise ValueError(
-            f"There is no method {name!r}; the nearest name is {nearest!r}, "
+            f"There is no method {brief(name)}; the nearest name is {nearest!r}, "
             f"and all names are {', '.join(names())}."
         )
     module, _, attribute = METHODS[name].partition(":")
@@ -107,19 +108,19 @@ def require_positive(solver: Any, *fields: str) -> None:
     for field in fields:
         value = getattr(solver, field)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (is_number and math.isfinite(value) and value > 0):
+        if not (is_number and 0 < value <= sys.float_info.max):
             raise ValueError(
-                f"{type(solver).__name__} was given {field}={value!r}; "
+                f"{type(solver).__name__} was given {field}={brief(value)}; "
                 f"expected a finite number above zero, for example {field}=1.0."
             )
 
 
 def require_count(solver: Any, *fields: str) -> None:
-    """Refuse loop counts that are neither None nor whole numbers from 1 up."""
+    """Refuse loop counts that are not whole numbers from 1 up."""
     for field in fields:
         value = getattr(solver, field)
-        if value is not None and (type(value) is not int or value < 1):
+        if type(value) is not int or value < 1:
             raise ValueError(
-                f"{type(solver).__name__} was given {field}={value!r}; "
+                f"{type(solver).__name__} was given {field}={brief(value)}; "
                 f"expected a whole number from 1 up, for example {field}=10."
             )

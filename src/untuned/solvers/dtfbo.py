@@ -83,9 +83,10 @@ class DTFBO:
 
     def __post_init__(self) -> None:
         require_positive(self, "alpha0", "beta0", "gamma0", "eta_x", "eta_y", "eta_v", "c_y", "c_v")
-        require_count(self, "inner_steps", "linear_steps", "cap")
+        counts = ["inner_steps", "linear_steps"]
         if self.horizon != "anytime":
-            require_count(self, "horizon")
+            counts.append("horizon")
+        require_count(self, "cap", *(name for name in counts if getattr(self, name) is not None))
 
     @property
     def inner_draws(self) -> int:
