@@ -47,9 +47,12 @@ STEPS = 60
 
 def batches_of(problem, solver, sizes, seed):
     """The rows of step t, by our own stream; `test_batches` judges the stream itself."""
-    inner = Stream(problem.n_inner, sizes[0], solver.inner_draws, seed, 0)
-    outer = Stream(problem.n_outer, sizes[1], solver.outer_draws, seed, 1)
-    return lambda t: (inner.indices(t, 1, 1)[0], outer.indices(t, 1, 1)[0, 0])
+    inner, outer = (
+        Stream(problem.n_inner, sizes[0], seed, 0),
+        Stream(problem.n_outer, sizes[1], seed, 1),
+    )
+    draws = solver.inner_draws
+    return lambda t: (inner.batches(t * draws, draws, draws), outer.batches(t, 1, 1)[0])
 
 
 def assert_same_run(result, twin):

@@ -6,42 +6,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import untuned
-from untuned.batches import Stream, draw
+from untuned.batches import Stream, draw, uniforms
 from untuned.ops import get
 
 SIZES = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n)))
 
 
-@given(sizes=SIZES, draws=st.integers(1, 4), seed=st.integers(0, 2**32), epochs=st.integers(1, 3))
+@given(sizes=SIZES, seed=st.integers(0, 2**32), epochs=st.integers(1, 3))
 @settings(deadline=None)
-def test_every_epoch_visits_every_row_once(sizes, draws, seed, epochs):
+def test_every_epoch_visits_every_row_once(sizes, seed, epochs):
     rows, batch_size = sizes
-    stream = Stream(rows, batch_size, draws, seed, 0)
-    steps = -(-rows * epochs // (draws * batch_size))
-    seen = stream.indices(0, steps, steps).reshape(-1)[: rows * epochs].reshape(epochs, rows)
+    stream = Stream(rows, batch_size, seed, 0)
+    count = -(-rows * epochs // batch_size)
+    seen = stream.batches(0, count, count).reshape(-1)[: rows * epochs].reshape(epochs, rows)
     assert np.array_equal(np.sort(seen, axis=1), np.tile(np.arange(rows), (epochs, 1)))
 
 
-@given(sizes=SIZES, draws=st.integers(1, 4), cuts=st.lists(st.integers(1, 9), max_size=5))
+@given(sizes=SIZES, cuts=st.lists(st.integers(1, 9), max_size=5))
 @settings(deadline=None)
-def test_chunks_do_not_change_the_stream(sizes, draws, cuts):
+def test_chunks_do_not_change_the_stream(sizes, cuts):
     rows, batch_size = sizes
-    whole = Stream(rows, batch_size, draws, 5, 1).indices(0, sum(cuts), sum(cuts))
+    whole = Stream(rows, batch_size, 5, 1).batches(0, sum(cuts), sum(cuts))
     # A new stream for each chunk, as after a restart.
     starts = np.cumsum([0, *cuts])
     parts = [
-        Stream(rows, batch_size, draws, 5, 1).indices(start, count, count + 2)[:count]
+        Stream(rows, batch_size, 5, 1).batches(start, count, count + 2)[:count]
         for start, count in zip(starts, cuts, strict=False)
     ]
     assert np.array_equal(np.concatenate([whole[:0], *parts]), whole)
 
 
 def test_epochs_and_sides_and_seeds_differ():
-    stream = Stream(1000, 1000, 1, 0, 0)
-    first, second = stream.indices(0, 2, 2).reshape(2, -1)
+    stream = Stream(1000, 1000, 0, 0)
+    first, second = stream.batches(0, 2, 2).reshape(2, -1)
     assert not np.array_equal(first, second)
-    assert not np.array_equal(first, Stream(1000, 1000, 1, 0, 1).indices(0, 1, 1).reshape(-1))
-    assert not np.array_equal(first, Stream(1000, 1000, 1, 1, 0).indices(0, 1, 1).reshape(-1))
+    assert not np.array_equal(first, Stream(1000, 1000, 0, 1).batches(0, 1, 1).reshape(-1))
+    assert not np.array_equal(first, Stream(1000, 1000, 1, 0).batches(0, 1, 1).reshape(-1))
     assert not np.array_equal(first, np.arange(1000))
 
 
@@ -75,3 +75,13 @@ def test_a_run_draws_each_row_as_often_as_it_should(library):
 def test_a_plain_side_serves_the_same_rows_every_time(k):
     rows = {"a": np.arange(3)}
     assert draw(get("jax"), rows, k) is rows
+
+
+@given(cuts=st.lists(st.integers(1, 900), max_size=5))
+@settings(deadline=None)
+def test_chunks_do_not_change_the_random_numbers(cuts):
+    whole = uniforms(3, 0, sum(cuts), sum(cuts) + 1)
+    starts = np.cumsum([0, *cuts])
+    parts = [uniforms(3, start, n, n) for start, n in zip(starts, cuts, strict=False)]
+    assert np.array_equal(np.concatenate([*parts, [0.0]]), whole)
+    assert np.all((whole >= 0) & (whole < 1))

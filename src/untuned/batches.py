@@ -16,74 +16,113 @@ import numpy as np
 from untuned.ops import Ops, Scalar, Tree
 
 
-class Batch(NamedTuple):
-    """What one step computes on: the rows for g and for f, None where there is no data."""
+class Data(NamedTuple):
+    """All rows of each side, as arrays of the run's library; None where there is no data."""
 
     inner: Tree = None
     outer: Tree = None
+
+
+class Batch(NamedTuple):
+    """What one step computes on.
+
+    `inner` and `outer` are the rows for g and for f, None where there is no data; `Draws` of them
+    where the method draws more than once in a step. `uniform` is a random number in [0, 1) and
+    `data` are all rows, for methods that ask for them.
+    """
+
+    inner: Tree = None
+    outer: Tree = None
+    uniform: Scalar = None
+    data: Data = Data()
 
 
 class Draws(NamedTuple):
-    """Several batches of one side, stacked: a method that redraws inside a step gets these."""
+    """Several batches of one side, gathered only when `draw` asks for one."""
 
-    rows: Tree
-
-
-class Data(NamedTuple):
-    """All rows of each side, as arrays of the run's library."""
-
-    inner: Tree = None
-    outer: Tree = None
+    data: Tree
+    indices: Any
 
 
 def draw(ops: Ops, side: Tree, k: Scalar) -> Tree:
     """The k-th batch of a side; a side that is not `Draws` serves the same rows every time."""
-    return ops.take(side.rows, k) if isinstance(side, Draws) else side
+    return ops.take(side.data, side.indices[k]) if isinstance(side, Draws) else side
 
 
 class Stream:
-    """The index stream of one side (0: inner, 1: outer) over `rows` rows."""
+    """The batches of one side (0: inner, 1: outer) over `rows` rows, in the order of drawing."""
 
-    def __init__(self, rows: int, batch_size: int, draws: int, seed: int, side: int):
-        self.rows = rows
-        self.shape = (draws, batch_size)
-        self.key = (seed, side)
+    def __init__(self, rows: int, batch_size: int, seed: int, side: int):
+        self.rows, self.batch_size, self.seed, self.side = rows, batch_size, seed, side
         self._epoch = -1
         self._permutation = np.empty(0, np.int64)
 
-    def indices(self, first_step: int, steps: int, padded_to: int) -> np.ndarray:
-        """Indices of shape (padded_to, draws, batch_size); zeros after the first `steps`."""
-        width = self.shape[0] * self.shape[1]
-        out = np.zeros((padded_to, *self.shape), np.int64)
-        flat = out.reshape(-1)
-        position, filled = first_step * width, 0
-        while filled < steps * width:
+    def batches(self, first: int, count: int, padded_to: int) -> np.ndarray:
+        """Row indices of shape (padded_to, batch_size); zeros after the first `count` batches."""
+        out = np.zeros((padded_to, self.batch_size), np.int64)
+        flat, wanted = out.reshape(-1), count * self.batch_size
+        position, filled = first * self.batch_size, 0
+        while filled < wanted:
             epoch, offset = divmod(position + filled, self.rows)
-            piece = self._permuted(epoch)[offset : offset + steps * width - filled]
+            piece = self._permuted(epoch)[offset : offset + wanted - filled]
             flat[filled : filled + len(piece)] = piece
             filled += len(piece)
         return out
 
     def _permuted(self, epoch: int) -> np.ndarray:
         if epoch != self._epoch:
-            seed, side = self.key
-            sequence = np.random.SeedSequence(seed, spawn_key=(side, epoch))
-            self._permutation = np.random.Generator(np.random.PCG64(sequence)).permutation(
-                self.rows
-            )
+            self._permutation = _generator(self.seed, self.side, epoch).permutation(self.rows)
             self._epoch = epoch
         return self._permutation
 
 
-def gather(ops: Ops, data: Data, indices: tuple[Any, ...], k: Scalar) -> Batch:
-    """The batch of the k-th step of a chunk; `indices` holds None for a side used whole."""
-    return Batch(*(_rows(ops, rows, index, k) for rows, index in zip(data, indices, strict=True)))
+UNIFORM_SIDE, UNIFORM_BLOCK = 2, 1024
 
 
-def _rows(ops: Ops, rows: Tree, indices: Any, k: Scalar) -> Tree:
+def uniforms(seed: int, first: int, count: int, padded_to: int) -> np.ndarray:
+    """One random number in [0, 1) for each of `count` steps; zeros after them."""
+    out = np.zeros(padded_to)
+    filled = 0
+    while filled < count:
+        block, offset = divmod(first + filled, UNIFORM_BLOCK)
+        numbers = _generator(seed, UNIFORM_SIDE, block).random(UNIFORM_BLOCK)
+        piece = numbers[offset : offset + count - filled]
+        out[filled : filled + len(piece)] = piece
+        filled += len(piece)
+    return out
+
+
+def _generator(seed: int, side: int, part: int) -> np.random.Generator:
+    return np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(side, part)))
+    )
+
+
+class Feed(NamedTuple):
+    """What the host makes for a chunk of steps: batch indices of both sides, random numbers."""
+
+    inner: Any = None
+    outer: Any = None
+    uniform: Any = None
+
+
+def gather(
+    ops: Ops,
+    data: Data,
+    feed: Feed,
+    step: Scalar,
+    drawn: tuple[Scalar, Scalar],
+    draws: tuple[int, int],
+) -> Batch:
+    """The batch of a step of a chunk, from the first batches of each side not drawn before."""
+    inner, outer = (_side(ops, *side) for side in zip(data, feed[:2], drawn, draws, strict=True))
+    uniform = None if feed.uniform is None else feed.uniform[step]
+    return Batch(inner, outer, uniform, data)
+
+
+def _side(ops: Ops, rows: Tree, indices: Any, first: Scalar, draws: int) -> Tree:
     if indices is None:
         return rows
-    drawn = indices[k]
-    if drawn.shape[0] == 1:
-        return ops.take(rows, drawn[0])
-    return Draws(ops.take(rows, drawn))
+    if draws == 1:
+        return ops.take(rows, indices[first])
+    return Draws(rows, indices[first + np.arange(draws)])

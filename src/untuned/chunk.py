@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from untuned import stopping
-from untuned.batches import Data, gather
+from untuned.batches import Data, Feed, gather
 from untuned.derivatives import Counts
 from untuned.ops import Scalar, Tree
 from untuned.problem import Problem
@@ -34,6 +34,7 @@ class Carry(NamedTuple):
     # Of this chunk alone; the host adds them up, so that no counter can overflow.
     steps: Scalar
     capped: Scalar
+    drawn: tuple[Scalar, Scalar]  # batches of inner and outer data
     counts: Counts
 
 
@@ -51,24 +52,27 @@ def start(problem: Problem, solver: Solver) -> Carry:
         unchanged=none,
         steps=none,
         capped=none,
+        drawn=(none, none),
         counts=Counts(none, none, none, none),
     )
 
 
 def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
-    """The function (carry, data, indices, count) -> carry that makes up to `count` steps.
+    """The function (carry, data, feed, count) -> carry that makes up to `count` steps.
 
     It ends before `count` where a step converges, stalls or is not finite, so where a run ends does
     not depend on how its steps are cut into chunks.
     """
     ops, o = problem.ops, problem.oracles
 
-    def chunk(carry: Carry, data: Data, indices: tuple[Any, ...], count: Scalar) -> Carry:
+    draws = (solver.inner_draws, solver.outer_draws)
+
+    def chunk(carry: Carry, data: Data, feed: Feed, count: Scalar) -> Carry:
         def going(carry: Carry) -> Scalar:
             return (carry.steps < count) & (carry.halt == stopping.GO_ON)
 
         def body(carry: Carry) -> Carry:
-            batch = gather(ops, data, indices, carry.steps)
+            batch = gather(ops, data, feed, carry.steps, carry.drawn, draws)
             state, info = solver.step(o, carry.state, batch)
             info = ops.cast(info, carry.info)
             reference = stopping.update(ops, carry.reference, info)
@@ -98,11 +102,14 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
                 unchanged=unchanged,
                 steps=carry.steps + 1,
                 capped=carry.capped + info.capped,
+                drawn=(carry.drawn[0] + info.inner_drawn, carry.drawn[1] + info.outer_drawn),
                 counts=ops.tree_map(lambda a, b: a + b, carry.counts, info.counts),
             )
 
         none = ops.counter(0)
-        fresh = Counts(none, none, none, none)
-        return ops.while_loop(going, body, carry._replace(steps=none, capped=none, counts=fresh))
+        fresh = carry._replace(
+            steps=none, capped=none, drawn=(none, none), counts=Counts(none, none, none, none)
+        )
+        return ops.while_loop(going, body, fresh)
 
     return chunk

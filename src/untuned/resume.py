@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from untuned.batches import gather
+from untuned.batches import Data
 from untuned.checkpoint import fingerprint
 from untuned.ops import Ops, Scalar, Tree
 from untuned.problem import Problem
@@ -45,18 +45,17 @@ def probe(problem: Problem) -> list[float]:
     agree at zero, at a second point near it; on the first rows where the run uses minibatches.
     """
     ops, o = problem.ops, problem.oracles
-    indices = tuple(
-        None if size is None else ops.asarray(np.arange(size).reshape(1, 1, size))
-        for size in problem.batch_sizes
-    )
 
-    def numbers(x: Tree, y: Tree, data: Tree) -> tuple:
-        batch = gather(ops, data, indices, 0)
+    def numbers(x: Tree, y: Tree, data: Data) -> tuple:
+        inner, outer = (
+            rows if size is None else ops.take(rows, np.arange(size))
+            for rows, size in zip(data, problem.batch_sizes, strict=True)
+        )
         out: list[Scalar] = []
         for shift in (0.0, 0.1):
             x, y = (ops.tree_map(lambda leaf, s=shift: leaf + s, tree) for tree in (x, y))
-            f = o.outer(x, y, batch.outer)
-            g = o.inner(x, y, y, batch.inner)
+            f = o.outer(x, y, outer)
+            g = o.inner(x, y, y, inner)
             parts = (f.grad_x, f.grad_y, g.grad, g.hvp, g.cross)
             out += [f.value, *(ops.norm(part) for part in parts)]
         return tuple(out)

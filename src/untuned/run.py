@@ -13,12 +13,12 @@ import numpy as np
 
 from untuned import checkpoint as checkpoints
 from untuned import chunk, messages, resume, settings, solvers, stopping
-from untuned.batches import Stream, draw, gather
+from untuned.batches import Feed, Stream, draw, gather, uniforms
 from untuned.derivatives import Counts
 from untuned.ops import Tree
 from untuned.problem import Problem, build
 from untuned.progress import Bar
-from untuned.result import History, Result, Snapshot
+from untuned.result import COLUMNS, History, Result, Snapshot
 
 LONGEST_CHUNK = 1024  # steps: bounds the memory of a chunk's row indices
 CHUNK_SECONDS = 0.2  # so that the bar is live and a time limit is kept
@@ -103,6 +103,7 @@ class Position(NamedTuple):
     carry: chunk.Carry
     steps: int = 0
     cap_hits: int = 0
+    drawn: tuple[int, int] = (0, 0)  # batches of inner and outer data so far
     counts: Counts = Counts()
 
 
@@ -116,9 +117,9 @@ class _Run:
         self.problem, self.solver, self.limits = problem, solver, limits
         self.eval_every, self.path = eval_every, path
         self.longest = min(eval_every, LONGEST_CHUNK)
-        draws = (solver.inner_draws, solver.outer_draws)
+        self.seed, self.draws = seed, (solver.inner_draws, solver.outer_draws)
         self.streams = [
-            None if size is None else Stream(rows, size, draws[side], seed, side)
+            None if size is None else Stream(rows, size, seed, side)
             for side, (size, rows) in enumerate(zip(problem.batch_sizes, problem.rows, strict=True))
         ]
         self.seconds = 0.0
@@ -136,23 +137,31 @@ class _Run:
         start = time.perf_counter()
         ops, o, data = self.problem.ops, self.problem.oracles, self.problem.data
         function = chunk.make(self.problem, self.solver, self.limits["tol"])
-        arguments = (self.now.carry, data, self._indices(0, 0, self.longest), np.int32(0))
+        arguments = (self.now.carry, data, self._feed(0, self.longest), np.int32(0))
         self.chunk = ops.compile(function, *arguments)
 
-        def inner_value(x: Tree, y: Tree, data: Any, indices: Any) -> Any:
-            return o.inner_value(x, y, draw(ops, gather(ops, data, indices, 0).inner, 0))
+        def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
+            batch = gather(ops, data, feed, 0, (0, 0), self.draws)
+            return o.inner_value(x, y, draw(ops, batch.inner, 0))
 
         point = (self.problem.x0, self.problem.y0)
-        self.inner_value = ops.compile(inner_value, *point, data, self._indices(0, 0, 1))
+        self.inner_value = ops.compile(inner_value, *point, data, self._feed(0, 1))
         self.compile_seconds = time.perf_counter() - start
 
-    def _indices(self, first: int, count: int, padded_to: int) -> tuple[Any, ...]:
-        """Row indices of `count` steps, in arrays whose shape does not depend on it."""
-        ops = self.problem.ops
+    def _feed(self, steps: int, padded_to: int) -> Feed:
+        """What the next steps draw, in arrays whose shapes do not depend on how many there are."""
+        ops, now = self.problem.ops, self.now
         like = ops.flatten(self.problem.y0)[0][0]
-        return tuple(
-            None if stream is None else ops.asarray(stream.indices(first, count, padded_to), like)
-            for stream in self.streams
+        inner, outer = (
+            None
+            if stream is None
+            else ops.asarray(stream.batches(first, steps * draws, padded_to * draws), like)
+            for stream, first, draws in zip(self.streams, now.drawn, self.draws, strict=True)
+        )
+        if not self.solver.needs_uniform:
+            return Feed(inner, outer)
+        return Feed(
+            inner, outer, ops.asarray(uniforms(self.seed, now.steps, steps, padded_to), like)
         )
 
     def loop(self, callback: Callable | None, bar: Bar) -> str:
@@ -186,14 +195,19 @@ class _Run:
 
     def _advance(self, count: int) -> float:
         start = time.perf_counter()
-        indices = self._indices(self.now.steps, count, self.longest)
-        carry = self.chunk(self.now.carry, self.problem.data, indices, np.int32(count))
+        feed = self._feed(count, self.longest)
+        carry = self.chunk(self.now.carry, self.problem.data, feed, np.int32(count))
         self.problem.ops.sync(carry)
         taken = time.perf_counter() - start
         self.seconds += taken
-        _, steps, cap_hits, counts = self.now
-        added = Counts(*(a + int(b) for a, b in zip(counts, carry.counts, strict=True)))
-        self.now = Position(carry, steps + int(carry.steps), cap_hits + int(carry.capped), added)
+        before = self.now
+        self.now = Position(
+            carry,
+            before.steps + int(carry.steps),
+            before.cap_hits + int(carry.capped),
+            (before.drawn[0] + int(carry.drawn[0]), before.drawn[1] + int(carry.drawn[1])),
+            Counts(*(a + int(b) for a, b in zip(before.counts, carry.counts, strict=True))),
+        )
         return taken
 
     def _watch_inner(self) -> bool:
@@ -221,15 +235,14 @@ class _Run:
 
     def _inner_value(self) -> float:
         state = self.now.carry.state
-        indices = self._indices(self.now.steps, 1, 1)
-        return float(self.inner_value(state.x, state.y, self.problem.data, indices))
+        return float(self.inner_value(state.x, state.y, self.problem.data, self._feed(1, 1)))
 
     def _halt(self, code: int) -> Any:
         return self.problem.ops.counter(code)
 
     def _status(self, seconds: float) -> str | None:
         """Why the run is over, or None."""
-        carry, steps, cap_hits, _ = self.now
+        carry, steps, cap_hits, *_ = self.now
         halt = int(carry.halt)
         if halt == stopping.STALLED:
             # At rest because the hypergradient is zero but for rounding: that is the goal.
@@ -248,11 +261,11 @@ class _Run:
         return "cap_hit" if over and stopping.keeps_hitting_cap(cap_hits, steps) else over
 
     def _record(self) -> dict[str, Any]:
-        carry, steps, cap_hits, counts = self.now
+        carry, steps, cap_hits, _, counts = self.now
         info = {
             name: value.item() if hasattr(value, "item") else value
             for name, value in carry.info._asdict().items()
-            if name not in ("counts", "measure", "measure_error", "capped")
+            if name in COLUMNS
         }
         host = {"step": steps, "seconds": self.seconds, "cap_hits": cap_hits}
         return host | info | counts._asdict()
@@ -265,7 +278,7 @@ class _Run:
 
     def result(self, status: str) -> Result:
         """What the user gets: the best point, and why the run ended."""
-        carry, steps, _, counts = self.now
+        carry, steps, _, _, counts = self.now
         # A batch's own loss is no ground to prefer an earlier point, a divergence is.
         worse = self.problem.full_batch and stopping.last_is_worse(carry.info, carry.best.measure)
         point = carry.best if worse or status == "diverged" else carry.state
@@ -305,7 +318,14 @@ class _Run:
         carry = resume.unpack(self.problem.ops, arrays, self.now.carry)
         if notes["tol"] != self.limits["tol"] and int(carry.halt) == stopping.CONVERGED:
             carry = carry._replace(halt=self._halt(stopping.GO_ON))
-        self.now = Position(carry, notes["steps"], notes["cap_hits"], Counts(**notes["counts"]))
+        inner_drawn, outer_drawn = notes["drawn"]
+        self.now = Position(
+            carry,
+            notes["steps"],
+            notes["cap_hits"],
+            (inner_drawn, outer_drawn),
+            Counts(**notes["counts"]),
+        )
         self.seconds = notes["seconds"]
 
     def _save_if_due(self) -> None:
@@ -322,6 +342,7 @@ class _Run:
             "steps": self.now.steps,
             "seconds": self.seconds,
             "cap_hits": self.now.cap_hits,
+            "drawn": self.now.drawn,
             "counts": self.now.counts._asdict(),
             "tol": self.limits["tol"],
         }

@@ -17,7 +17,7 @@ def check(
     callback: Any,
 ) -> None:  # fmt: skip
     """Refuse settings that cannot be meant, each with one sentence."""
-    parts = ("init", "step", "loops", "name", "inner_draws", "outer_draws")
+    parts = ("init", "step", "loops", "name", "inner_draws", "outer_draws", "needs_uniform")
     if isinstance(solver, type) or not all(hasattr(solver, part) for part in parts):
         raise ValueError(
             f"method={brief(solver)} is not a method; expected a name such as "

@@ -26,8 +26,9 @@ class Info(NamedTuple):
     """Scalars of one step, for diagnosis only: nothing in it feeds back into the method.
 
     All are taken at the step's own points (x_t and the y, v the method uses with it), before x
-    moves. `measure` is what orders iterates: an upper estimate of Phi(x_t) = f(x_t, y*(x_t)), at
-    most twice `measure_error` above the truth to first order in the error of y.
+    moves. `inner_drawn` and `outer_drawn` are the batches the step used. `measure` is what orders
+    iterates: an upper estimate of Phi(x_t) = f(x_t, y*(x_t)), at most twice `measure_error` above
+    the truth to first order in the error of y.
     """
 
     outer: Scalar = 0.0
@@ -42,6 +43,8 @@ class Info(NamedTuple):
     inner_steps: Scalar = 0
     linear_steps: Scalar = 0
     capped: Scalar = 0
+    inner_drawn: Scalar = 1
+    outer_drawn: Scalar = 1
     counts: Counts = Counts()
 
 
@@ -53,11 +56,15 @@ class Solver(Protocol):
 
     @property
     def inner_draws(self) -> int:
-        """Fresh batches of inner data a step uses."""
+        """Most batches of inner data a step uses; `Info` says how many it did use."""
 
     @property
     def outer_draws(self) -> int:
-        """Fresh batches of outer data a step uses."""
+        """Most batches of outer data a step uses."""
+
+    @property
+    def needs_uniform(self) -> bool:
+        """Whether a step uses a random number."""
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> Any: ...
 

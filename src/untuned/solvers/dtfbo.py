@@ -80,6 +80,7 @@ class DTFBO:
     name: ClassVar[str] = "d-tfbo"
     loops: ClassVar[str] = "double"
     outer_draws: ClassVar[int] = 1
+    needs_uniform: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_positive(self, "alpha0", "beta0", "gamma0", "eta_x", "eta_y", "eta_v", "c_y", "c_v")
@@ -125,6 +126,7 @@ class DTFBO:
             inner_steps=y.steps,
             linear_steps=v.steps,
             capped=y.capped | v.capped,
+            inner_drawn=self.inner_draws,
             counts=Counts(1, y.steps + y_tests, v.steps + v_tests, 1),
             **value_estimate(o, f.value, y.norm, v.point),
         )

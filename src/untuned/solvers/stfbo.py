@@ -60,6 +60,7 @@ class STFBO:
     loops: ClassVar[str] = "single"
     inner_draws: ClassVar[int] = 1
     outer_draws: ClassVar[int] = 1
+    needs_uniform: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_positive(self, "alpha0", "beta0", "gamma0", "eta_x", "eta_y", "eta_v")
