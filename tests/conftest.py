@@ -19,5 +19,5 @@ def library(request):
 
 @pytest.fixture(params=["d-tfbo", "s-tfbo"])
 def method(request):
-    """Each method in turn; a test below sees that the registry holds no other."""
+    """Each of the paper's two methods in turn."""
     return request.param

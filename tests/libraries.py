@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
+from reference.coupled import Coupled
 from reference.problems import HyperCleaning, Quadratic, RegularizationSelection
 
 
@@ -46,6 +47,7 @@ def given(problem, library, dtype=np.float64):
         Quadratic: _quadratic,
         RegularizationSelection: _regularization,
         HyperCleaning: _cleaning,
+        Coupled: _coupled,
     }
     return builders[type(problem)](problem, library, dtype)
 
@@ -117,3 +119,24 @@ def _cleaning(p, library, dtype):
         rows(p.outer_features, p.outer_labels),
         (*rows(p.inner_features, p.inner_labels), index),
     )
+
+
+def _coupled(p, library, dtype):
+    def outer(x, y, batch):
+        e, t, d, s = batch
+        return (
+            0.5 * ((e @ y - t) ** 2).mean()
+            + 0.5 * d.mean() * (x**2).sum()
+            + s.mean() * (x * y).sum()
+        )
+
+    def inner(x, y, batch):
+        a, b, c = batch
+        return 0.5 * ((a @ y - b) ** 2).mean() + c.mean() * (x * y).sum() + 0.5 * (y**2).sum()
+
+    outer_data, inner_data = (
+        tuple(convert(library, z, dtype) for z in side)
+        for side in ((p.e, p.t, p.d, p.s), (p.a, p.b, p.c))
+    )
+    starts = (convert(library, z, dtype) for z in (p.x0, p.y0))
+    return Given(outer, inner, *starts, outer_data, inner_data)

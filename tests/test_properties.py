@@ -11,6 +11,7 @@ import torch
 import untuned
 from libraries import as_numpy, convert, given
 from reference.problems import cleaning, quadratic, regularization
+from untuned.batches import Data
 from untuned.derivatives import Counts, Oracles
 from untuned.solvers import DTFBO, STFBO
 
@@ -19,30 +20,55 @@ SOLVERS = {
     "d-tfbo 10/10": DTFBO(inner_steps=10, linear_steps=10),
     "s-tfbo": STFBO(),
 }
+TUNED = set(untuned.solvers.names()) - {"d-tfbo", "s-tfbo"}
+SHORT = {"inner_steps": 3, "linear_steps": 3, "period": 4}
+
+
+def shortened(name):
+    """A tuned method with short loops, which run faster."""
+    cls = untuned.solvers.get(name)
+    fields = {field.name for field in dataclasses.fields(cls)}
+    return cls(**{key: value for key, value in SHORT.items() if key in fields})
 
 
 @pytest.fixture(params=SOLVERS)
 def solver(request):
+    """The two methods of the paper, in their three forms."""
     return SOLVERS[request.param]
 
 
-def test_every_method_is_tested_here():
-    assert {solver.name for solver in SOLVERS.values()} == set(untuned.solvers.names())
+@pytest.fixture(params=[*SOLVERS, *sorted(TUNED)])
+def any_solver(request):
+    """Every method there is."""
+    return SOLVERS[request.param] if request.param in SOLVERS else shortened(request.param)
 
 
-def test_method_works_without_arguments(method):
-    made = untuned.solvers.get(method)()
-    assert made.name == method
+@pytest.fixture(params=[*SOLVERS, "bsa", "vrbo"])
+def drawing_solver(request):
+    """Every way of drawing rows: one batch, many, a random number, and all rows at times."""
+    return SOLVERS[request.param] if request.param in SOLVERS else shortened(request.param)
+
+
+@pytest.fixture(params=untuned.solvers.names())
+def any_method(request):
+    return request.param
+
+
+def test_method_works_without_arguments(any_method):
+    made = untuned.solvers.get(any_method)()
+    assert made.name == any_method
+    assert made.loops in ("single", "double")
     assert dataclasses.is_dataclass(made)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        made.alpha0 = 2.0
+        made.name = "other"
 
 
-def test_every_hyperparameter_is_read(method):
+def test_every_hyperparameter_is_read(any_method):
     """A field that nothing reads would be a promise that is not kept."""
-    cls = untuned.solvers.get(method)
-    body = inspect.getsource(inspect.getmodule(cls))
-    checks = inspect.getsource(cls.__post_init__)
+    cls = untuned.solvers.get(any_method)
+    classes = [part for part in cls.__mro__ if dataclasses.is_dataclass(part)]
+    body = "".join(inspect.getsource(inspect.getmodule(part)) for part in classes)
+    checks = "".join(inspect.getsource(part.__post_init__) for part in classes)
     for field in dataclasses.fields(cls):
         reads = body.count(f"self.{field.name}") - checks.count(f"self.{field.name}")
         assert reads > 0, field.name
@@ -82,13 +108,13 @@ def test_jax_and_torch_make_the_same_200_steps(solver, problem, batch_size):
 
 
 @pytest.mark.parametrize("batch_size", [None, 8])
-def test_results_do_not_depend_on_chunks(solver, library, batch_size):
+def test_results_do_not_depend_on_chunks(drawing_solver, library, batch_size):
     task = given(regularization(1, 40, 30, 6), library)
     runs = [
         untuned.minimize(
             *task.positional,
             **task.data,
-            method=solver,
+            method=drawing_solver,
             max_steps=30,
             eval_every=every,
             batch_size=batch_size,
@@ -105,7 +131,7 @@ def test_results_do_not_depend_on_chunks(solver, library, batch_size):
             assert np.array_equal(run.history[name], runs[0].history[name][rows]), name
 
 
-def test_the_shape_of_a_tree_does_not_matter(solver, library):
+def test_the_shape_of_a_tree_does_not_matter(any_solver, library):
     """Flat arrays, dicts, tuples, nested lists and scalars: the same numbers, the same run."""
     problem = quadratic(0, 3, 4, 5.0)
     flat = given(problem, library)
@@ -121,13 +147,13 @@ def test_the_shape_of_a_tree_does_not_matter(solver, library):
     x0, y0 = (np.asarray(z) for z in (problem.x0, problem.y0))
     x_tree = {"scalar": convert(library, x0[0]), "rest": [convert(library, x0[1:])]}
     y_tree = (convert(library, y0[:2]), {"a": [convert(library, y0[2:].reshape(1, 2))]})
-    a = untuned.minimize(*flat.positional, method=solver, max_steps=40)
+    a = untuned.minimize(*flat.positional, method=any_solver, max_steps=40)
     b = untuned.minimize(
         lambda x, y: flat.outer(join_x(x), join_y(y)),
         lambda x, y: flat.inner(join_x(x), join_y(y)),
         x_tree,
         y_tree,
-        method=solver,
+        method=any_solver,
         max_steps=40,
     )
     assert set(b.x) == {"scalar", "rest"}
@@ -137,6 +163,15 @@ def test_the_shape_of_a_tree_does_not_matter(solver, library):
     np.testing.assert_allclose(joined, as_numpy(a.x), atol=1e-12)
     for name in ("outer", "hypergrad_norm", "step_y"):
         np.testing.assert_allclose(b.history[name], a.history[name], rtol=1e-9)
+
+
+def test_float32_is_kept_by_every_method(any_solver, library):
+    task = given(regularization(1, 40, 30, 6), library, np.float32)
+    result = untuned.minimize(
+        *task.positional, **task.data, method=any_solver, max_steps=5, batch_size=8
+    )
+    for tree in (result.x, result.y, result.v):
+        assert as_numpy(tree).dtype == np.float32
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -176,6 +211,15 @@ class CountingOracles(Oracles):
             self.made[name] += 1
         return super().inner(*args)
 
+    def inner_grads(self, *args):
+        self.made["inner_grad"] += 1
+        return super().inner_grads(*args)
+
+    def inner_cross(self, *args):
+        for name in ("inner_grad", "cross"):
+            self.made[name] += 1
+        return super().inner_cross(*args)
+
     def linear(self, *args):
         products = super().linear(*args)
 
@@ -189,15 +233,16 @@ class CountingOracles(Oracles):
         return type(products)(counted("hvp"), counted("cross"))
 
 
-def test_reported_counts_are_the_calls_made(solver):
+def test_reported_counts_are_the_calls_made(any_solver):
     task = given(regularization(1, 40, 30, 6), "torch")
     plain = untuned.oracles(task.outer, task.inner, like=(task.x0, task.y0))
     oracles = CountingOracles(plain)
-    state = solver.init(oracles, task.x0, task.y0)
+    state = any_solver.init(oracles, task.x0, task.y0)
     reported = dict.fromkeys(Counts._fields, 0)
-    batch = untuned.Batch(task.inner_data, task.outer_data)
+    data = Data(task.inner_data, task.outer_data)
+    batch = untuned.Batch(*data, uniform=0.7, data=data)
     for _ in range(5):
-        state, info = solver.step(oracles, state, batch)
+        state, info = any_solver.step(oracles, state, batch)
         for name, count in info.counts._asdict().items():
             reported[name] += int(count)
     assert reported == oracles.made

@@ -88,11 +88,9 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
                 halt = ops.where(converged, stopping.CONVERGED, halt)
             halt = ops.where(finite, halt, stopping.DIVERGED)
             better = finite & (info.measure <= carry.best.measure)
-            measured = state  # a double loop measures x_t with the y and v it has just solved for
             if solver.loops == "single":
                 better = better & stopping.inner_is_solved(info, reference)
-                measured = carry.state
-            candidate = Best(info.measure, carry.state.x, measured.y, measured.v)
+            candidate = Best(info.measure, *solver.measured(carry.state, state))
             return Carry(
                 state=state,
                 best=ops.where(better, candidate, carry.best),

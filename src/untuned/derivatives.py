@@ -81,6 +81,16 @@ class Oracles:
         cross, hvp = pull(v, "xy")
         return Inner(gradient, hvp, cross)
 
+    def inner_grads(self, x: Tree, y: Tree, rows: Tree) -> tuple[Tree, Tree]:
+        """grad_x g and grad_y g."""
+        _, in_x, in_y = self.ops.value_and_grads(_on(self._inner, rows), x, y)
+        return in_x, in_y
+
+    def inner_cross(self, x: Tree, y: Tree, v: Tree, rows: Tree) -> tuple[Tree, Tree]:
+        """grad_y g and (grad_xy g) v."""
+        gradient, pull = self.ops.linearize(_on(self._inner, rows), x, y)
+        return gradient, pull(v, "x")
+
     def linear(self, x: Tree, y: Tree, rows: Tree) -> Linear:
         """The linear maps v -> (grad_yy g) v and v -> (grad_xy g) v at one point."""
         _, pull = self.ops.linearize(_on(self._inner, rows), x, y)

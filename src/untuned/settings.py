@@ -17,7 +17,8 @@ def check(
     callback: Any,
 ) -> None:  # fmt: skip
     """Refuse settings that cannot be meant, each with one sentence."""
-    parts = ("init", "step", "loops", "name", "inner_draws", "outer_draws", "needs_uniform")
+    parts = {name for name in vars(solvers.Solver) if not name.startswith("_")}
+    parts |= set(solvers.Solver.__annotations__)
     if isinstance(solver, type) or not all(hasattr(solver, part) for part in parts):
         raise ValueError(
             f"method={brief(solver)} is not a method; expected a name such as "

@@ -25,11 +25,14 @@ class Reference(NamedTuple):
 def update(ops: Ops, reference: Reference, info: Info) -> Reference:
     """Take one step's norms in. A hypergradient of zero is no reference: v starts at zero."""
     first = ops.where(reference.hypergrad_norm > 0, reference.hypergrad_norm, info.hypergrad_norm)
-    return Reference(
-        first,
-        ops.maximum(reference.inner_grad_norm, info.inner_grad_norm),
-        ops.maximum(reference.residual_norm, info.residual_norm),
+    largest = (
+        ops.where(new > old, new, old)
+        for new, old in (
+            (info.inner_grad_norm, reference.inner_grad_norm),
+            (info.residual_norm, reference.residual_norm),
+        )
     )
+    return Reference(first, *largest)
 
 
 def is_finite(ops: Ops, info: Info) -> Scalar:

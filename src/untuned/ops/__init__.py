@@ -35,6 +35,7 @@ class Ops(Protocol):
         """y + a x."""
 
     def sub(self, a: Tree, b: Tree, /) -> Tree: ...
+    def dot(self, a: Tree, b: Tree, /) -> Scalar: ...
     def norm(self, tree: Tree, /) -> Scalar:
         """Euclidean norm over all entries of all leaves."""
 
@@ -51,6 +52,9 @@ class Ops(Protocol):
     def counter(self, value: int, /) -> Scalar:
         """A whole number that a loop can carry."""
 
+    def floor(self, a: Scalar, /) -> Scalar:
+        """The whole number below a nonnegative number, as a counter."""
+
     def hypot(self, a: Scalar, b: Scalar, /) -> Scalar: ...
     def maximum(self, a: Scalar, b: Scalar, /) -> Scalar: ...
     def isfinite(self, a: Scalar, /) -> Scalar: ...
@@ -66,7 +70,17 @@ class Ops(Protocol):
     def where(self, condition: Scalar, a: Tree, b: Tree, /) -> Tree:
         """Tree `a` if the scalar condition holds, else `b`."""
 
+    def cond(self, condition: Scalar, if_true: Callable, if_false: Callable, /) -> Tree:
+        """`if_true()` or `if_false()`, of which only one is evaluated."""
+
     def while_loop(self, cond: Callable, body: Callable, carry: Tree, /) -> Tree: ...
+    def scan(
+        self, fn: Callable, carry: Tree, xs: Any, length: int, reverse: bool, /
+    ) -> tuple[Tree, Any]:
+        """`carry, out = fn(carry, x)` over xs (None: `length` times); the carry and all outs.
+
+        In reverse the last x comes first; outs keep the order of xs.
+        """
 
     # Derivatives
     def value(self, fn: Callable, x: Tree, y: Tree, /) -> Scalar: ...

@@ -42,6 +42,10 @@ def sub(a: Tree, b: Tree, /) -> Tree:
     return jax.tree.map(jnp.subtract, a, b)
 
 
+def dot(a: Tree, b: Tree, /) -> Scalar:
+    return sum(jax.tree.leaves(jax.tree.map(lambda ai, bi: jnp.sum(ai * bi), a, b)))
+
+
 def norm(tree: Tree, /) -> Scalar:
     return jnp.sqrt(sum(jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(tree)))
 
@@ -64,6 +68,10 @@ def counter(value: int, /) -> Scalar:
     return jnp.asarray(value, jnp.int32)
 
 
+def floor(a: Scalar, /) -> Scalar:
+    return jnp.asarray(a, jnp.int32)
+
+
 def cast(tree: Tree, like: Tree, /) -> Tree:
     return jax.tree.map(lambda leaf, model: jnp.asarray(leaf, model.dtype), tree, like)
 
@@ -78,6 +86,14 @@ def simplex(array: Any, /) -> Any:
 
 def where(condition: Scalar, a: Tree, b: Tree, /) -> Tree:
     return jax.tree.map(lambda ai, bi: jnp.where(condition, ai, bi), a, b)
+
+
+def cond(condition: Scalar, if_true: Callable, if_false: Callable, /) -> Tree:
+    return lax.cond(condition, if_true, if_false)
+
+
+def scan(fn: Callable, carry: Tree, xs: Any, length: int, reverse: bool, /) -> tuple[Tree, Any]:
+    return lax.scan(fn, carry, xs, length=length, reverse=reverse)
 
 
 def value(fn: Callable, x: Tree, y: Tree, /) -> Scalar:

@@ -6,6 +6,7 @@ wrapper costs as much again as a whole step of a small model (docs/performance.m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -21,7 +22,6 @@ name = "torch"
 tree_map = optree.tree_map
 hypot = torch.hypot
 maximum = torch.maximum
-isfinite = torch.isfinite
 
 
 def flatten(tree: Tree, /) -> tuple[list[Any], Any]:
@@ -41,11 +41,18 @@ def zeros_like(tree: Tree, /) -> Tree:
 
 
 def axpy(a: Scalar, x: Tree, y: Tree, /) -> Tree:
-    return optree.tree_map(lambda xi, yi: torch.addcmul(yi, xi, a), x, y)
+    if isinstance(a, torch.Tensor):
+        return optree.tree_map(lambda xi, yi: torch.addcmul(yi, xi, a), x, y)
+    return optree.tree_map(lambda xi, yi: torch.add(yi, xi, alpha=a), x, y)
 
 
 def sub(a: Tree, b: Tree, /) -> Tree:
     return optree.tree_map(torch.sub, a, b)
+
+
+def dot(a: Tree, b: Tree, /) -> Scalar:
+    pairs = zip(optree.tree_leaves(a), optree.tree_leaves(b), strict=True)
+    return torch.stack([torch.sum(ai * bi) for ai, bi in pairs]).sum()
 
 
 def norm(tree: Tree, /) -> Scalar:
@@ -69,8 +76,16 @@ def scalar(value: float, like: Tree, /) -> Scalar:
     return torch.tensor(value, dtype=model.dtype, device=model.device)
 
 
+def isfinite(a: Scalar, /) -> Scalar:
+    return torch.isfinite(a) if isinstance(a, torch.Tensor) else math.isfinite(a)
+
+
 def counter(value: int, /) -> Scalar:
     return value
+
+
+def floor(a: Scalar, /) -> Scalar:
+    return int(a)
 
 
 def cast(tree: Tree, like: Tree, /) -> Tree:
@@ -99,6 +114,18 @@ def while_loop(cond: Callable, body: Callable, carry: Tree, /) -> Tree:
     while cond(carry):
         carry = body(carry)
     return carry
+
+
+def cond(condition: Scalar, if_true: Callable, if_false: Callable, /) -> Tree:
+    return if_true() if condition else if_false()
+
+
+def scan(fn: Callable, carry: Tree, xs: Any, length: int, reverse: bool, /) -> tuple[Tree, Any]:
+    # Outs need not be stacked: a list serves as xs as well.
+    outs: list[Any] = [None] * length
+    for k in reversed(range(length)) if reverse else range(length):
+        carry, outs[k] = fn(carry, None if xs is None else xs[k])
+    return carry, outs
 
 
 def _tracked(tree: Tree) -> tuple[list[torch.Tensor], Tree]:

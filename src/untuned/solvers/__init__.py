@@ -5,10 +5,41 @@ from typing import TYPE_CHECKING, Any
 from untuned.solvers.base import METHODS, Info, Solver, get, names
 
 if TYPE_CHECKING:
+    from untuned.solvers.aid import AID
+    from untuned.solvers.amigo import AmIGO
+    from untuned.solvers.bsa import BSA
     from untuned.solvers.dtfbo import DTFBO
+    from untuned.solvers.f2sa import F2SA
+    from untuned.solvers.fsla import FSLA
+    from untuned.solvers.itd import ITD
+    from untuned.solvers.mrbo import MRBO
+    from untuned.solvers.soba import SOBA
     from untuned.solvers.stfbo import STFBO
+    from untuned.solvers.stocbio import StocBiO
+    from untuned.solvers.sustain import SUSTAIN
+    from untuned.solvers.ttsa import TTSA
+    from untuned.solvers.vrbo import VRBO
 
-__all__ = ["DTFBO", "STFBO", "Info", "Solver", "get", "names"]
+__all__ = [
+    "AID",
+    "BSA",
+    "DTFBO",
+    "F2SA",
+    "FSLA",
+    "ITD",
+    "MRBO",
+    "SOBA",
+    "STFBO",
+    "SUSTAIN",
+    "TTSA",
+    "VRBO",
+    "AmIGO",
+    "Info",
+    "Solver",
+    "StocBiO",
+    "get",
+    "names",
+]
 
 
 def __getattr__(attribute: str) -> Any:

@@ -17,8 +17,20 @@ from untuned.wording import brief
 
 # name -> "module:class"; modules are imported when a method is asked for.
 METHODS = {
+    "aid": "untuned.solvers.aid:AID",
+    "amigo": "untuned.solvers.amigo:AmIGO",
+    "bsa": "untuned.solvers.bsa:BSA",
     "d-tfbo": "untuned.solvers.dtfbo:DTFBO",
+    "f2sa": "untuned.solvers.f2sa:F2SA",
+    "fsla": "untuned.solvers.fsla:FSLA",
+    "itd": "untuned.solvers.itd:ITD",
+    "mrbo": "untuned.solvers.mrbo:MRBO",
     "s-tfbo": "untuned.solvers.stfbo:STFBO",
+    "soba": "untuned.solvers.soba:SOBA",
+    "stocbio": "untuned.solvers.stocbio:StocBiO",
+    "sustain": "untuned.solvers.sustain:SUSTAIN",
+    "ttsa": "untuned.solvers.ttsa:TTSA",
+    "vrbo": "untuned.solvers.vrbo:VRBO",
 }
 
 
@@ -69,6 +81,9 @@ class Solver(Protocol):
     def init(self, o: Oracles, x: Tree, y: Tree) -> Any: ...
 
     def step(self, o: Oracles, state: Any, batch: Batch) -> tuple[Any, Info]: ...
+
+    def measured(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
+        """The x, y and v that the `measure` of a step from `old` to `new` belongs to."""
 
 
 def names() -> list[str]:

@@ -132,6 +132,10 @@ class DTFBO:
         )
         return State(x, y.point, v.point, alpha, state.t + 1), info
 
+    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
+        """f is taken at x_t with the y and v just solved for."""
+        return old.x, new.y, new.v
+
     def _solve_inner(self, o: Oracles, state: State, batch: Batch) -> Descent:
         ops, x = o.ops, state.x
         if self.inner_steps is None:

@@ -1,0 +1,25 @@
+"""MRBO in plain NumPy: momentum in both variables, hypergradients by the joint SHIA series.
+
+The form with plain first directions. Written from the specification alone, as a judge.
+"""
+
+from .joint import momentum, shia
+
+
+def mrbo(problem, x, y, T, *, step_size, outer_ratio, rows, linear_steps=10, eta=0.5) -> list[dict]:
+    """Make T x-updates; return one record per update.
+
+    Steps: y step_size/(t+1)^(1/3), x (step_size/outer_ratio)/(t+1)^(1/3); the series keeps
+    step_size itself. eta_t = eta/(t+1)^(2/3), but 1 at t = 0.
+    Draws: inner (both gradients and both cross products), outer, then one inner per product.
+    In a record u is the y-direction, direction the x-direction, v belongs to (x_t, y_t).
+    """
+
+    def solve(oracle, t, points, rhs):
+        batches = [oracle.inner() for _ in range(linear_steps)]
+        return shia(oracle, points, rhs, batches, step_size)
+
+    return momentum(
+        problem, x, y, T,
+        step_size=step_size, outer_ratio=outer_ratio, rows=rows, eta=eta, solve=solve,
+    )  # fmt: skip
