@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from untuned.solvers import names
+
 UNTUNED = Path(sys.executable).with_name("untuned")
 
 
@@ -104,6 +106,13 @@ def test_a_file_in_the_way_is_named(tmp_path):
     assert done.returncode == 2
     assert "is a file" in done.stderr
     assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_methods_prints_every_method(tmp_path):
+    done = untuned("methods", cwd=tmp_path)
+    assert done.returncode == 0
+    shown = [line.split("│")[1].strip() for line in done.stdout.splitlines() if "│" in line]
+    assert [name for name in shown if name] == names()
 
 
 def test_help_and_version(tmp_path):

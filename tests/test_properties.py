@@ -248,6 +248,20 @@ def test_reported_counts_are_the_calls_made(any_solver):
     assert reported == oracles.made
 
 
+def test_declared_cost_is_the_mean_of_the_calls_made(any_solver):
+    """Over every length of a random series, and over a whole period."""
+    task = given(regularization(1, 40, 30, 6), "torch")
+    oracles = CountingOracles(untuned.oracles(task.outer, task.inner, like=(task.x0, task.y0)))
+    data = Data(task.inner_data, task.outer_data)
+    state = any_solver.init(oracles, task.x0, task.y0)
+    steps = 12
+    for k in range(steps):
+        batch = untuned.Batch(*data, uniform=k / steps, data=data)
+        state, _ = any_solver.step(oracles, state, batch)
+    for name, declared in any_solver.cost._asdict().items():
+        assert declared is None or declared * steps == pytest.approx(oracles.made[name]), name
+
+
 def test_stepping_by_hand_is_what_minimize_does(solver, library):
     task = given(quadratic(0, 3, 4, 5.0), library, np.float32)
     oracles = untuned.oracles(task.outer, task.inner, like=(task.x0, task.y0))

@@ -83,6 +83,31 @@ def _print_demo(summary: dict, out: Path) -> None:
     )
 
 
+@app.command()
+def methods() -> None:
+    """Print the methods: loops, evaluations and batches per step, and what must be tuned.
+
+    Example: `untuned methods`
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from untuned import solvers
+
+    table = Table(
+        "name", "loops", "grad f", "grad g", "Hessian products", "cross products",
+        "inner batches", "outer batches", "to tune",
+        title="Methods at their defaults: evaluations per step of x",
+        caption="Means where a number is random; batches are the most a step draws.",
+    )  # fmt: skip
+    for name in solvers.names():
+        solver = solvers.get(name)()
+        counts = ("until solved" if count is None else f"{count:g}" for count in solver.cost)
+        batches = (str(solver.inner_draws), str(solver.outer_draws))
+        table.add_row(name, solver.loops, *counts, *batches, ", ".join(solver.to_tune) or "nothing")
+    Console().print(table)
+
+
 def main() -> None:
     """Entry point: turns the errors users can make into one sentence and exit code 2."""
     try:

@@ -52,6 +52,11 @@ class AID(Tuned):
                 "'fixed-point'."
             )
 
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step; conjugate gradients need a first residual."""
+        return Counts(1, self.inner_steps, self.linear_steps + int(self.linear_solver == "cg"), 1)
+
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with v = 0."""
         return State(x, y, o.ops.zeros_like(y), o.ops.counter(0))
@@ -84,6 +89,6 @@ class AID(Tuned):
             v=v,
             inner_steps=self.inner_steps,
             linear_steps=self.linear_steps,
-            counts=Counts(1, self.inner_steps, self.linear_steps + int(with_cg), 1),
+            counts=self.cost,
         )
         return State(x, y, v, t + 1), info

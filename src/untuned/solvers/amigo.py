@@ -46,6 +46,11 @@ class AmIGO(Tuned):
         """One batch per sub-step and one for the cross product."""
         return self.inner_steps + self.linear_steps + 1
 
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step."""
+        return Counts(1, self.inner_steps, self.linear_steps, 1)
+
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with v = 0."""
         return State(x, y, o.ops.zeros_like(y), o.ops.counter(0))
@@ -83,6 +88,6 @@ class AmIGO(Tuned):
             inner_steps=self.inner_steps,
             linear_steps=self.linear_steps,
             inner_drawn=self.inner_draws,
-            counts=Counts(1, self.inner_steps, self.linear_steps, 1),
+            counts=self.cost,
         )
         return State(x, y, v, t + 1), info

@@ -65,6 +65,7 @@ class Solver(Protocol):
 
     loops: ClassVar[str]  # "single" or "double": whether y and v are solved for inside a step
     name: ClassVar[str]
+    to_tune: ClassVar[tuple[str, ...]]  # hyperparameters a user must choose for each problem
 
     @property
     def inner_draws(self) -> int:
@@ -77,6 +78,10 @@ class Solver(Protocol):
     @property
     def needs_uniform(self) -> bool:
         """Whether a step uses a random number."""
+
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step: in the mean where they vary, None where that is not known."""
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> Any: ...
 

@@ -41,6 +41,11 @@ class BSA(AmIGO):
         """p batches for the series, one for the cross product, one per step on y."""
         return self.inner_steps + self.linear_steps
 
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step, in the mean over p."""
+        return Counts(1, self.inner_steps, (self.linear_steps - 1) / 2, 1)
+
     def step(self, o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         """v from nothing, then x, then y."""
         ops, (x, y, _, t) = o.ops, state

@@ -81,6 +81,7 @@ class DTFBO:
     loops: ClassVar[str] = "double"
     outer_draws: ClassVar[int] = 1
     needs_uniform: ClassVar[bool] = False
+    to_tune: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         require_positive(self, "alpha0", "beta0", "gamma0", "eta_x", "eta_y", "eta_v", "c_y", "c_v")
@@ -95,6 +96,11 @@ class DTFBO:
         if self.inner_steps is None or self.linear_steps is None:
             return 1
         return self.inner_steps + self.linear_steps + 1
+
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step; None for a while-loop, which runs until its problem is solved."""
+        return Counts(1, self.inner_steps, self.linear_steps, 1)
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with v = 0."""

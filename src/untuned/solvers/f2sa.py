@@ -50,6 +50,7 @@ class F2SA(Tuned):
 
     name: ClassVar[str] = "f2sa"
     loops: ClassVar[str] = "double"
+    to_tune: ClassVar[tuple[str, ...]] = ("step_size", "outer_ratio", "delta", "lambda0")
     exponents: ClassVar[tuple[float, float, float]] = (5 / 7, 4 / 7, 4 / 7)
 
     def __post_init__(self) -> None:
@@ -66,6 +67,11 @@ class F2SA(Tuned):
     def outer_draws(self) -> int:
         """One per step on y, and one for x."""
         return self.inner_steps + 1
+
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step; two of the inner gradients are in x."""
+        return Counts(outer_grad=self.inner_steps + 1, inner_grad=2 * self.inner_steps + 2)
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with z = y."""
@@ -103,7 +109,7 @@ class F2SA(Tuned):
             inner_steps=self.inner_steps,
             inner_drawn=self.inner_draws,
             outer_drawn=self.outer_draws,
-            counts=Counts(outer_grad=self.inner_steps + 1, inner_grad=2 * self.inner_steps + 2),
+            counts=self.cost,
         )
         penalty = penalty + decayed(o, self.delta, t, 1 / 7, y)
         return State(x, y, v, z, penalty, t + 1), info

@@ -53,6 +53,11 @@ class FSLA(Tuned):
         """For v, and for the hypergradients."""
         return 2
 
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step."""
+        return Counts(3, 1, 1, 2)
+
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with v = 0; the first direction is the plain one."""
         zero = o.ops.zeros_like
@@ -90,6 +95,6 @@ class FSLA(Tuned):
             linear_steps=1,
             inner_drawn=3,
             outer_drawn=2,
-            counts=Counts(3, 1, 1, 2),
+            counts=self.cost,
         )
         return State(new_x, new_y, new_v, x, direction, t + 1), info

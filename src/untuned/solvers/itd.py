@@ -38,6 +38,11 @@ class ITD(Tuned):
         super().__post_init__()
         require_count(self, "inner_steps")
 
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step."""
+        return Counts(1, self.inner_steps, self.inner_steps - 1, self.inner_steps)
+
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y)."""
         return State(x, y, o.ops.zeros_like(y), o.ops.counter(0))
@@ -79,6 +84,6 @@ class ITD(Tuned):
             hypergrad_norm=h_norm,
             v=v,
             inner_steps=self.inner_steps,
-            counts=Counts(1, self.inner_steps, self.inner_steps - 1, self.inner_steps),
+            counts=self.cost,
         )
         return State(x, last, v, t + 1), info

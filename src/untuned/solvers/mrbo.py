@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from untuned.batches import Batch
-from untuned.derivatives import Oracles
+from untuned.derivatives import Counts, Oracles
 from untuned.solvers.base import Info
 from untuned.solvers.neumann import shia
 from untuned.solvers.recursive import Recursive, State
@@ -32,6 +32,11 @@ class MRBO(Recursive):
     def inner_draws(self) -> int:
         """One batch for G and the cross product, one per product of the series."""
         return 1 + self.linear_steps
+
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step."""
+        return Counts(2, 2, 2 * self.linear_steps, 2)
 
     def step(self, o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         """Both directions, then y and x together."""

@@ -39,6 +39,11 @@ class SOBA(Tuned):
     loops: ClassVar[str] = "single"
     exponents: ClassVar[tuple[float, float, float]] = (0.5, 0.5, 0.5)
 
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step."""
+        return Counts(1, 1, 1, 1)
+
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with v = 0."""
         return State(x, y, o.ops.zeros_like(y), o.ops.counter(0))
@@ -62,7 +67,7 @@ class SOBA(Tuned):
             v=v,
             inner_steps=1,
             linear_steps=1,
-            counts=Counts(1, 1, 1, 1),
+            counts=self.cost,
         )
         y = ops.axpy(-rates.y, g.grad, y)
         v = ops.axpy(-rates.v, residual, v)

@@ -61,6 +61,7 @@ class STFBO:
     inner_draws: ClassVar[int] = 1
     outer_draws: ClassVar[int] = 1
     needs_uniform: ClassVar[bool] = False
+    to_tune: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         require_positive(self, "alpha0", "beta0", "gamma0", "eta_x", "eta_y", "eta_v")
@@ -70,6 +71,11 @@ class STFBO:
                 "alpha0 >= 1; the run goes on, without that guarantee.",
                 stacklevel=3,
             )
+
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step."""
+        return Counts(1, 1, 1, 1)
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with v = 0."""
@@ -107,7 +113,7 @@ class STFBO:
             step_v=step_v,
             inner_steps=1,
             linear_steps=1,
-            counts=Counts(outer_grad=1, inner_grad=1, hvp=1, cross=1),
+            counts=self.cost,
             **value_estimate(o, f.value, g_norm, v),
         )
         return State(x, y, v, alpha, beta, gamma), info

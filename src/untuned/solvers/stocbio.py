@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from untuned.batches import Batch, draw
-from untuned.derivatives import Counts, Oracles
+from untuned.derivatives import Oracles
 from untuned.ops import Scalar, Tree
 from untuned.solvers.amigo import AmIGO
 from untuned.solvers.base import Info, descend_x
@@ -65,6 +65,6 @@ class StocBiO(AmIGO):
             inner_steps=self.inner_steps,
             linear_steps=self.linear_steps,
             inner_drawn=self.inner_draws,
-            counts=Counts(1, self.inner_steps, self.linear_steps, 1),
+            counts=self.cost,
         )
         return State(x, y, v, t + 1), info

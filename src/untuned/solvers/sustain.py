@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from untuned.batches import Batch
-from untuned.derivatives import Oracles
+from untuned.derivatives import Counts, Oracles
 from untuned.solvers.base import Info
 from untuned.solvers.neumann import hia, truncation
 from untuned.solvers.recursive import Recursive, State
@@ -28,6 +28,11 @@ class SUSTAIN(Recursive):
     def inner_draws(self) -> int:
         """One batch for G and the cross product, p for the series."""
         return self.linear_steps
+
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step, in the mean over p."""
+        return Counts(2, 2, self.linear_steps - 1, 2)
 
     def step(self, o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         """Both directions, then y and x together."""

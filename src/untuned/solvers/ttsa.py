@@ -45,6 +45,11 @@ class TTSA(Tuned):
         """One batch for y and the cross product, p for the series."""
         return self.linear_steps
 
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step, in the mean over p."""
+        return Counts(1, 1, (self.linear_steps - 1) / 2, 1)
+
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y)."""
         return State(x, y, o.ops.zeros_like(y), o.ops.counter(0))

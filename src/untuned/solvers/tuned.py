@@ -34,6 +34,7 @@ class Tuned:
     # The e of rho, sigma and gamma.
     exponents: ClassVar[tuple[float, float, float]] = (0.0, 0.0, 0.0)
     needs_uniform: ClassVar[bool] = False
+    to_tune: ClassVar[tuple[str, ...]] = ("step_size", "outer_ratio")
 
     def __post_init__(self) -> None:
         require_positive(self, "step_size", "outer_ratio")

@@ -53,6 +53,7 @@ class VRBO(Tuned):
 
     name: ClassVar[str] = "vrbo"
     loops: ClassVar[str] = "double"
+    to_tune: ClassVar[tuple[str, ...]] = ("step_size", "outer_ratio", "period")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,6 +68,12 @@ class VRBO(Tuned):
     def outer_draws(self) -> int:
         """One at each point visited."""
         return self.inner_steps + 1
+
+    @property
+    def cost(self) -> Counts:
+        """Evaluations per step, in the mean over a period."""
+        points = 2 * (self.inner_steps + 1) + 1 / self.period
+        return Counts(points, points, points * self.linear_steps, points)
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y); the first step refreshes."""
