@@ -95,16 +95,18 @@ def methods() -> None:
     from untuned import solvers
 
     table = Table(
-        "name", "loops", "grad f", "grad g", "Hessian products", "cross products",
-        "inner batches", "outer batches", "to tune",
         title="Methods at their defaults: evaluations per step of x",
-        caption="Means where a number is random; batches are the most a step draws.",
-    )  # fmt: skip
+        caption="Hv and Jv: products with grad_yy g and grad_xy g. Means where a number is random; "
+        "batches, inner/outer, are the most a step draws.",
+    )
+    for heading in ("name", "loops", "grad f", "grad g", "Hv", "Jv", "batches"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("to tune")
     for name in solvers.names():
         solver = solvers.get(name)()
-        counts = ("until solved" if count is None else f"{count:g}" for count in solver.cost)
-        batches = (str(solver.inner_draws), str(solver.outer_draws))
-        table.add_row(name, solver.loops, *counts, *batches, ", ".join(solver.to_tune) or "nothing")
+        counts = ("loop" if count is None else f"{count:g}" for count in solver.cost)
+        batches = f"{solver.inner_draws}/{solver.outer_draws}"
+        table.add_row(name, solver.loops, *counts, batches, ", ".join(solver.to_tune) or "nothing")
     Console().print(table)
 
 
