@@ -52,7 +52,7 @@ def batches_of(problem, solver, sizes, seed):
         Stream(problem.n_outer, sizes[1], seed, 1),
     )
     draws = solver.inner_draws
-    return lambda t: (inner.batches(t * draws, draws, draws), outer.batches(t, 1, 1)[0])
+    return lambda t: (inner.batches(t * draws, draws), outer.batches(t, 1)[0])
 
 
 def assert_same_run(result, twin):

@@ -79,7 +79,7 @@ class Rows:
     def _next(self, side):
         self.drawn[side] += 1
         stream = self.streams[side]
-        return None if stream is None else stream.batches(self.drawn[side] - 1, 1, 1)[0]
+        return None if stream is None else stream.batches(self.drawn[side] - 1, 1)[0]
 
     def inner(self):
         return self._next(0)
@@ -92,7 +92,7 @@ def twin_of(case, problem, sizes):
     solver, twin = CASES[case]
     options = dataclasses.asdict(solver)
     if solver.needs_uniform:
-        options["uniform"] = lambda t: uniforms(SEED, t, 1, 1)[0]
+        options["uniform"] = lambda t: uniforms(SEED, t, 1)[0]
     return twin(problem, problem.x0, problem.y0, STEPS, rows=Rows(problem, sizes), **options)
 
 

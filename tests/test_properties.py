@@ -180,7 +180,7 @@ def test_dtype_is_kept(solver, library, dtype):
     result = untuned.minimize(
         *task.positional, **task.data, method=solver, max_steps=20, batch_size=8
     )
-    for tree in (result.x, result.y, result.v, result.state.alpha):
+    for tree in (result.x, result.y, result.v):
         assert as_numpy(tree).dtype == dtype
     assert type(result.x) is (torch.Tensor if library == "torch" else np.ndarray)
     reference = given(regularization(1, 40, 30, 6), library)

@@ -1,6 +1,5 @@
 """Bilevel optimization without step sizes: min over x of f(x, y*(x)), y*(x) = argmin_y g(x, y)."""
 
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from untuned import solvers
@@ -12,8 +11,6 @@ from untuned.run import minimize
 
 if TYPE_CHECKING:
     from untuned.ops.torch import from_module
-
-__version__ = _version("untuned")
 
 __all__ = [
     "Batch",
@@ -30,9 +27,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`from_module` is the one name that needs torch, so it is looked up only when used."""
+    """Names that cost an import of their own, looked up only when used."""
     if name == "from_module":
         from untuned.ops.torch import from_module
 
         return from_module
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("untuned")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -54,34 +54,36 @@ class Stream:
 
     def __init__(self, rows: int, batch_size: int, seed: int, side: int):
         self.rows, self.batch_size, self.seed, self.side = rows, batch_size, seed, side
-        self._epoch = -1
-        self._permutation = np.empty(0, np.int64)
+        self._epochs: dict[int, np.ndarray] = {}
 
-    def batches(self, first: int, count: int, padded_to: int) -> np.ndarray:
-        """Row indices of shape (padded_to, batch_size); zeros after the first `count` batches."""
-        out = np.zeros((padded_to, self.batch_size), np.int64)
-        flat, wanted = out.reshape(-1), count * self.batch_size
+    def batches(self, first: int, count: int) -> np.ndarray:
+        """Row indices of `count` batches, shape (count, batch_size)."""
+        wanted = count * self.batch_size
+        flat = np.empty(wanted, np.int64)
         position, filled = first * self.batch_size, 0
         while filled < wanted:
             epoch, offset = divmod(position + filled, self.rows)
             piece = self._permuted(epoch)[offset : offset + wanted - filled]
             flat[filled : filled + len(piece)] = piece
             filled += len(piece)
-        return out
+        return flat.reshape(count, self.batch_size)
 
     def _permuted(self, epoch: int) -> np.ndarray:
-        if epoch != self._epoch:
-            self._permutation = _generator(self.seed, self.side, epoch).permutation(self.rows)
-            self._epoch = epoch
-        return self._permutation
+        if epoch not in self._epochs:
+            if len(self._epochs) >= EPOCHS_KEPT:
+                del self._epochs[min(self._epochs)]
+            generator = _generator(self.seed, self.side, epoch)
+            self._epochs[epoch] = generator.permutation(self.rows)
+        return self._epochs[epoch]
 
 
 UNIFORM_SIDE, UNIFORM_BLOCK = 2, 1024
+EPOCHS_KEPT = 4  # permutations: what is drawn ahead may be drawn again from a little earlier
 
 
-def uniforms(seed: int, first: int, count: int, padded_to: int) -> np.ndarray:
-    """One random number in [0, 1) for each of `count` steps; zeros after them."""
-    out = np.zeros(padded_to)
+def uniforms(seed: int, first: int, count: int) -> np.ndarray:
+    """One random number in [0, 1) for each of `count` steps."""
+    out = np.empty(count)
     filled = 0
     while filled < count:
         block, offset = divmod(first + filled, UNIFORM_BLOCK)

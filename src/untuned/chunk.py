@@ -101,7 +101,7 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
                 steps=carry.steps + 1,
                 capped=carry.capped + info.capped,
                 drawn=(carry.drawn[0] + info.inner_drawn, carry.drawn[1] + info.outer_drawn),
-                counts=ops.tree_map(lambda a, b: a + b, carry.counts, info.counts),
+                counts=Counts(*(a + b for a, b in zip(carry.counts, info.counts, strict=True))),
             )
 
         none = ops.counter(0)

@@ -101,7 +101,9 @@ def unpack(ops: Ops, arrays: Mapping[str, np.ndarray], like: Tree) -> Tree:
     """Named arrays as a tree with the structure, dtypes and device of `like`."""
     leaves, structure = ops.flatten(like)
     restored = [
-        int(arrays[path]) if isinstance(leaf, int) else ops.asarray(arrays[path], leaf)
+        type(leaf)(arrays[path])
+        if isinstance(leaf, int | float)
+        else ops.asarray(arrays[path], leaf)
         for path, leaf in zip(ops.paths(like), leaves, strict=True)
     ]
     return ops.unflatten(structure, restored)

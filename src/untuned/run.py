@@ -122,6 +122,7 @@ class _Run:
             None if size is None else Stream(rows, size, seed, side)
             for side, (size, rows) in enumerate(zip(problem.batch_sizes, problem.rows, strict=True))
         ]
+        self.next_feed: tuple[tuple, Feed] | None = None
         self.seconds = 0.0
         self.bad_inner_value = math.nan
         self.history = History()
@@ -137,7 +138,7 @@ class _Run:
         start = time.perf_counter()
         ops, o, data = self.problem.ops, self.problem.oracles, self.problem.data
         function = chunk.make(self.problem, self.solver, self.limits["tol"])
-        arguments = (self.now.carry, data, self._feed(0, self.longest), np.int32(0))
+        arguments = (self.now.carry, data, self._feed(self.now, self.longest), np.int32(0))
         self.chunk = ops.compile(function, *arguments)
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
@@ -145,24 +146,24 @@ class _Run:
             return o.inner_value(x, y, draw(ops, batch.inner, 0))
 
         point = (self.problem.x0, self.problem.y0)
-        self.inner_value = ops.compile(inner_value, *point, data, self._feed(0, 1))
+        self.inner_value = ops.compile(inner_value, *point, data, self._feed(self.now, 1))
         self.compile_seconds = time.perf_counter() - start
 
-    def _feed(self, steps: int, padded_to: int) -> Feed:
-        """What the next steps draw, in arrays whose shapes do not depend on how many there are."""
-        ops, now = self.problem.ops, self.now
+    def _feed(self, now: Position, steps: int) -> Feed:
+        """What `steps` steps from a position draw, at most."""
+        ops = self.problem.ops
         like = ops.flatten(self.problem.y0)[0][0]
         inner, outer = (
-            None
-            if stream is None
-            else ops.asarray(stream.batches(first, steps * draws, padded_to * draws), like)
+            None if stream is None else ops.asarray(stream.batches(first, steps * draws), like)
             for stream, first, draws in zip(self.streams, now.drawn, self.draws, strict=True)
         )
         if not self.solver.needs_uniform:
             return Feed(inner, outer)
-        return Feed(
-            inner, outer, ops.asarray(uniforms(self.seed, now.steps, steps, padded_to), like)
-        )
+        numbers = uniforms(self.seed, now.steps, steps)
+        return Feed(inner, outer, ops.asarray(numbers, like))
+
+    def _place(self, now: Position) -> tuple:
+        return now.steps, now.drawn
 
     def loop(self, callback: Callable | None, bar: Bar) -> str:
         """Make steps until something ends the run; the status says what."""
@@ -195,8 +196,19 @@ class _Run:
 
     def _advance(self, count: int) -> float:
         start = time.perf_counter()
-        feed = self._feed(count, self.longest)
+        if self.next_feed is None or self.next_feed[0] != self._place(self.now):
+            self.next_feed = (self._place(self.now), self._feed(self.now, self.longest))
+        feed = self.next_feed[1]
         carry = self.chunk(self.now.carry, self.problem.data, feed, np.int32(count))
+        # While the device computes, the host draws what comes next if all goes as expected.
+        expected = self.now._replace(
+            steps=self.now.steps + count,
+            drawn=(
+                self.now.drawn[0] + count * self.draws[0],
+                self.now.drawn[1] + count * self.draws[1],
+            ),
+        )
+        self.next_feed = (self._place(expected), self._feed(expected, self.longest))
         self.problem.ops.sync(carry)
         taken = time.perf_counter() - start
         self.seconds += taken
@@ -235,7 +247,7 @@ class _Run:
 
     def _inner_value(self) -> float:
         state = self.now.carry.state
-        return float(self.inner_value(state.x, state.y, self.problem.data, self._feed(1, 1)))
+        return float(self.inner_value(state.x, state.y, self.problem.data, self._feed(self.now, 1)))
 
     def _halt(self, code: int) -> Any:
         return self.problem.ops.counter(code)

@@ -1,7 +1,9 @@
 """The operations of :class:`untuned.ops.Ops` on PyTorch: eager, loops in plain Python.
 
-Derivatives come straight from the autograd engine, which `torch.func.vjp` wraps as well: the
-wrapper costs as much again as a whole step of a small model (docs/performance.md).
+Derivatives come straight from the autograd engine, which `torch.func.vjp` wraps as well, and
+scalars of a run are Python floats: for small models the wrapper, and tensors of one number, would
+each cost a good part of a step (docs/performance.md). A tree of one tensor is met so often that
+it goes past optree.
 """
 
 from __future__ import annotations
@@ -19,9 +21,18 @@ from untuned.ops import Scalar, Tree
 
 name = "torch"
 
-tree_map = optree.tree_map
-hypot = torch.hypot
-maximum = torch.maximum
+hypot = math.hypot
+isfinite = math.isfinite
+
+
+def tree_map(fn: Callable, tree: Tree, /, *rest: Tree) -> Tree:
+    if isinstance(tree, torch.Tensor):
+        return fn(tree, *rest)
+    return optree.tree_map(fn, tree, *rest)
+
+
+def _leaves(tree: Tree) -> list[Any]:
+    return [tree] if isinstance(tree, torch.Tensor) else optree.tree_leaves(tree)
 
 
 def flatten(tree: Tree, /) -> tuple[list[Any], Any]:
@@ -37,47 +48,45 @@ def paths(tree: Tree, /) -> list[str]:
 
 
 def zeros_like(tree: Tree, /) -> Tree:
-    return optree.tree_map(torch.zeros_like, tree)
+    return tree_map(torch.zeros_like, tree)
 
 
 def axpy(a: Scalar, x: Tree, y: Tree, /) -> Tree:
-    if isinstance(a, torch.Tensor):
-        return optree.tree_map(lambda xi, yi: torch.addcmul(yi, xi, a), x, y)
-    return optree.tree_map(lambda xi, yi: torch.add(yi, xi, alpha=a), x, y)
+    return tree_map(lambda xi, yi: torch.add(yi, xi, alpha=a), x, y)
 
 
 def sub(a: Tree, b: Tree, /) -> Tree:
-    return optree.tree_map(torch.sub, a, b)
+    return tree_map(torch.sub, a, b)
 
 
 def dot(a: Tree, b: Tree, /) -> Scalar:
-    pairs = zip(optree.tree_leaves(a), optree.tree_leaves(b), strict=True)
-    return torch.stack([torch.sum(ai * bi) for ai, bi in pairs]).sum()
+    pairs = zip(_leaves(a), _leaves(b), strict=True)
+    return sum(torch.sum(ai * bi).item() for ai, bi in pairs)
 
 
 def norm(tree: Tree, /) -> Scalar:
-    leaves = optree.tree_leaves(tree)
+    leaves = _leaves(tree)
     if len(leaves) == 1:
-        return torch.linalg.vector_norm(leaves[0])
-    return torch.nn.utils.get_total_norm(leaves)
+        return torch.linalg.vector_norm(leaves[0]).item()
+    return torch.nn.utils.get_total_norm(leaves).item()
 
 
 def equal(a: Tree, b: Tree, /) -> Scalar:
-    pairs = zip(optree.tree_leaves(a), optree.tree_leaves(b), strict=True)
+    pairs = zip(_leaves(a), _leaves(b), strict=True)
     return all(torch.equal(ai, bi) for ai, bi in pairs)
 
 
 def take(tree: Tree, indices: Any, /) -> Tree:
-    return optree.tree_map(lambda leaf: leaf[indices], tree)
+    rows = torch.as_tensor(indices)
+    return tree_map(lambda leaf: leaf.index_select(0, rows.to(leaf.device)), tree)
 
 
 def scalar(value: float, like: Tree, /) -> Scalar:
-    model = optree.tree_leaves(like)[0]
-    return torch.tensor(value, dtype=model.dtype, device=model.device)
+    return value
 
 
-def isfinite(a: Scalar, /) -> Scalar:
-    return torch.isfinite(a) if isinstance(a, torch.Tensor) else math.isfinite(a)
+def maximum(a: Scalar, b: Scalar, /) -> Scalar:
+    return a if a > b or math.isnan(a) else b
 
 
 def counter(value: int, /) -> Scalar:
@@ -129,6 +138,9 @@ def scan(fn: Callable, carry: Tree, xs: Any, length: int, reverse: bool, /) -> t
 
 
 def _tracked(tree: Tree) -> tuple[list[torch.Tensor], Tree]:
+    if isinstance(tree, torch.Tensor):
+        leaf = tree.detach().requires_grad_()
+        return [leaf], leaf
     leaves, structure = optree.tree_flatten(tree)
     leaves = [leaf.detach().requires_grad_() for leaf in leaves]
     return leaves, optree.tree_unflatten(structure, leaves)
@@ -136,14 +148,17 @@ def _tracked(tree: Tree) -> tuple[list[torch.Tensor], Tree]:
 
 def _gradients(result: Any, leaves: list[torch.Tensor], v: Any = None, **options: bool) -> list:
     """Gradients in the leaves; zero where the result does not depend on them."""
-    if not any(part.requires_grad for part in result):
-        return [torch.zeros_like(leaf) for leaf in leaves]
     kept = [k for k, part in enumerate(result) if part.requires_grad]
+    if not kept:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    if len(kept) < len(result):
+        result = [result[k] for k in kept]
+        v = None if v is None else [v[k] for k in kept]
     return list(
         torch.autograd.grad(
-            [result[k] for k in kept],
+            result,
             leaves,
-            None if v is None else [v[k] for k in kept],
+            v,
             allow_unused=True,
             materialize_grads=True,
             **options,
@@ -162,7 +177,7 @@ def value_and_grads(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tr
         result = fn(x, y)
     gradients = _gradients([result], x_leaves + y_leaves)
     in_x, in_y = gradients[: len(x_leaves)], gradients[len(x_leaves) :]
-    return result.detach(), _like(x, in_x), _like(y, in_y)
+    return result.item(), _like(x, in_x), _like(y, in_y)
 
 
 def grad_y(fn: Callable, x: Tree, y: Tree, /) -> Tree:
@@ -180,7 +195,7 @@ def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
     wanted = {"x": x_leaves, "y": y_leaves, "xy": x_leaves + y_leaves}
 
     def pull(v: Tree, wrt: str) -> Tree:
-        products = _gradients(gradient, wanted[wrt], optree.tree_leaves(v), retain_graph=True)
+        products = _gradients(gradient, wanted[wrt], _leaves(v), retain_graph=True)
         if wrt == "xy":
             split = len(x_leaves)
             return _like(x, products[:split]), _like(y, products[split:])
@@ -190,6 +205,8 @@ def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
 
 
 def _like(tree: Tree, leaves: list[torch.Tensor]) -> Tree:
+    if isinstance(tree, torch.Tensor):
+        return leaves[0]
     return optree.tree_unflatten(optree.tree_structure(tree), leaves)
 
 

@@ -118,7 +118,8 @@ def descend_x(o: Oracles, step: Scalar, hypergrad: Tree, norm: Scalar, x: Tree) 
     if o.project is None:
         return moved, norm
     moved = o.project(moved)
-    return moved, o.ops.norm(o.ops.sub(x, moved)) / step
+    # A step of zero, after an infinite hypergradient, moves nothing.
+    return moved, o.ops.norm(o.ops.sub(x, moved)) / o.ops.where(step > 0, step, 1.0)
 
 
 def value_estimate(o: Oracles, f: Scalar, inner_grad_norm: Scalar, v: Tree) -> dict[str, Scalar]:
