@@ -38,6 +38,16 @@ class Carry(NamedTuple):
     counts: Counts
 
 
+class Position(NamedTuple):
+    """Where a run is: what its steps carry, and the totals kept on the host."""
+
+    carry: Carry
+    steps: int = 0
+    cap_hits: int = 0
+    drawn: tuple[int, int] = (0, 0)  # batches of inner and outer data so far
+    counts: Counts = Counts()
+
+
 def start(problem: Problem, solver: Solver) -> Carry:
     """The carry before the first step."""
     ops = problem.ops

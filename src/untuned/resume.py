@@ -3,17 +3,73 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from untuned import checkpoint, stopping
 from untuned.batches import Data
 from untuned.checkpoint import fingerprint
+from untuned.chunk import Position
+from untuned.derivatives import Counts
 from untuned.ops import Ops, Scalar, Tree
 from untuned.problem import Problem
+from untuned.result import COLUMNS, History
 from untuned.wording import brief
+
+SAVE_SHARE = 20  # saving may take one part in so many of the time since the last save
+
+
+class Saver:
+    """Keeps a run's position, history and clock in the checkpoint at `path`."""
+
+    def __init__(self, problem: Problem, solver: Any, seed: int, path: Path):
+        self.problem, self.path = problem, path
+        self.identity = identity(problem, solver, seed)
+        self.probe: list[float] = []
+        self.last_save, self.save_seconds = -math.inf, 0.0
+
+    def load(self, start: Position, tol: float | None) -> tuple[Position, History, float]:
+        """The position, history and seconds saved, if they are this run's."""
+        arrays, notes = checkpoint.load(self.path)
+        check_same_run(self.path, notes["run"], self.identity)
+        self.probe = probe(self.problem)  # compiled, so only after all else is right
+        check_same_functions(self.path, notes["probe"], self.probe)
+        columns = {name: arrays.pop("history " + name).tolist() for name in COLUMNS}
+        carry = unpack(self.problem.ops, arrays, start.carry)
+        if notes["tol"] != tol and int(carry.halt) == stopping.CONVERGED:
+            carry = carry._replace(halt=self.problem.ops.counter(stopping.GO_ON))
+        inner, outer = notes["drawn"]
+        counts = Counts(**notes["counts"])
+        position = Position(carry, notes["steps"], notes["cap_hits"], (inner, outer), counts)
+        return position, History(columns), notes["seconds"]
+
+    def is_due(self) -> bool:
+        """Whether enough time has passed since the last save."""
+        return time.monotonic() - self.last_save >= SAVE_SHARE * self.save_seconds
+
+    def save(self, now: Position, history: History, seconds: float, tol: float | None) -> None:
+        """Write all of it, whole or not at all."""
+        start = time.monotonic()
+        self.probe = self.probe or probe(self.problem)
+        columns = {"history " + name: column for name, column in history.items()}
+        notes = {
+            "run": self.identity,
+            "probe": self.probe,
+            "steps": now.steps,
+            "seconds": seconds,
+            "cap_hits": now.cap_hits,
+            "drawn": now.drawn,
+            "counts": now.counts._asdict(),
+            "tol": tol,
+        }
+        checkpoint.save(self.path, pack(self.problem.ops, now.carry) | columns, notes)
+        self.last_save = time.monotonic()
+        self.save_seconds = self.last_save - start
 
 
 def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:

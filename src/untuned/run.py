@@ -7,22 +7,21 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from untuned import checkpoint as checkpoints
 from untuned import chunk, messages, resume, settings, solvers, stopping
-from untuned.batches import Feed, Stream, draw, gather, uniforms
+from untuned.batches import Feed, draw, gather
+from untuned.chunk import Position
 from untuned.derivatives import Counts
+from untuned.feeder import Feeder
 from untuned.ops import Tree
 from untuned.problem import Problem, build
 from untuned.progress import Bar
 from untuned.result import COLUMNS, History, Result, Snapshot
 
-LONGEST_CHUNK = 1024  # steps: bounds the memory of a chunk's row indices
 CHUNK_SECONDS = 0.2  # so that the bar is live and a time limit is kept
-SAVE_SHARE = 20  # a checkpoint may take one part in so many of the time since the last
 
 
 def minimize(
@@ -97,16 +96,6 @@ def minimize(
         return run.result(run.loop(callback, bar))
 
 
-class Position(NamedTuple):
-    """Where a run is: what its steps carry, and the totals kept on the host."""
-
-    carry: chunk.Carry
-    steps: int = 0
-    cap_hits: int = 0
-    drawn: tuple[int, int] = (0, 0)  # batches of inner and outer data so far
-    counts: Counts = Counts()
-
-
 class _Run:
     """The mutable side of one run: where it is, what it has seen, what it cost."""
 
@@ -115,55 +104,35 @@ class _Run:
         path: Path | None,
     ):  # fmt: skip
         self.problem, self.solver, self.limits = problem, solver, limits
-        self.eval_every, self.path = eval_every, path
-        self.longest = min(eval_every, LONGEST_CHUNK)
-        self.seed, self.draws = seed, (solver.inner_draws, solver.outer_draws)
-        self.streams = [
-            None if size is None else Stream(rows, size, seed, side)
-            for side, (size, rows) in enumerate(zip(problem.batch_sizes, problem.rows, strict=True))
-        ]
-        self.next_feed: tuple[tuple, Feed] | None = None
+        self.eval_every = eval_every
+        self.feeder = Feeder(problem, solver, seed, eval_every)
         self.seconds = 0.0
         self.bad_inner_value = math.nan
         self.history = History()
         self.now = Position(chunk.start(problem, solver))
-        if path:
-            self.identity = resume.identity(problem, solver, seed)
-            self._resume(path)
+        self.saver = resume.Saver(problem, solver, seed, path) if path else None
+        if self.saver and self.saver.path.exists():
+            self.now, self.history, self.seconds = self.saver.load(self.now, limits["tol"])
         self.sound = self.now  # the last position at which g was seen to be finite
-        self.last_save, self.save_seconds = -math.inf, 0.0
         self._compile()
 
     def _compile(self) -> None:
         start = time.perf_counter()
         ops, o, data = self.problem.ops, self.problem.oracles, self.problem.data
         function = chunk.make(self.problem, self.solver, self.limits["tol"])
-        arguments = (self.now.carry, data, self._feed(self.now, self.longest), np.int32(0))
+        now, feeder = self.now, self.feeder
+        feed = feeder.make(now.steps, now.drawn, feeder.longest)
+        arguments = (now.carry, data, feed, np.int32(0))
         self.chunk = ops.compile(function, *arguments)
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
-            batch = gather(ops, data, feed, 0, (0, 0), self.draws)
+            batch = gather(ops, data, feed, 0, (0, 0), feeder.draws)
             return o.inner_value(x, y, draw(ops, batch.inner, 0))
 
         point = (self.problem.x0, self.problem.y0)
-        self.inner_value = ops.compile(inner_value, *point, data, self._feed(self.now, 1))
+        feed = feeder.make(now.steps, now.drawn, 1)
+        self.inner_value = ops.compile(inner_value, *point, data, feed)
         self.compile_seconds = time.perf_counter() - start
-
-    def _feed(self, now: Position, steps: int) -> Feed:
-        """What `steps` steps from a position draw, at most."""
-        ops = self.problem.ops
-        like = ops.flatten(self.problem.y0)[0][0]
-        inner, outer = (
-            None if stream is None else ops.asarray(stream.batches(first, steps * draws), like)
-            for stream, first, draws in zip(self.streams, now.drawn, self.draws, strict=True)
-        )
-        if not self.solver.needs_uniform:
-            return Feed(inner, outer)
-        numbers = uniforms(self.seed, now.steps, steps)
-        return Feed(inner, outer, ops.asarray(numbers, like))
-
-    def _place(self, now: Position) -> tuple:
-        return now.steps, now.drawn
 
     def loop(self, callback: Callable | None, bar: Bar) -> str:
         """Make steps until something ends the run; the status says what."""
@@ -176,11 +145,11 @@ class _Run:
             taken = self._advance(count)
             # Chunks grow and shrink to last about CHUNK_SECONDS; results do not depend on it.
             fitting = int(count * CHUNK_SECONDS / max(taken, 1e-6))
-            size = max(1, min(2 * size, fitting, self.longest))
+            size = max(1, min(2 * size, fitting, self.feeder.longest))
             if self.now.steps % self.eval_every == 0:
                 self._watch_inner()
                 self.history.append(self._record())
-                self._save_if_due()
+                self._save(only_if_due=True)
                 if callback and self._report(callback):
                     status = "callback"
                     break
@@ -190,35 +159,24 @@ class _Run:
             if status != "diverged" and not self._watch_inner():
                 status = "diverged"
             self.history.append(self._record())
-        if self.path:
-            self._save()
+        self._save()
         return status
 
     def _advance(self, count: int) -> float:
         start = time.perf_counter()
-        if self.next_feed is None or self.next_feed[0] != self._place(self.now):
-            self.next_feed = (self._place(self.now), self._feed(self.now, self.longest))
-        feed = self.next_feed[1]
-        carry = self.chunk(self.now.carry, self.problem.data, feed, np.int32(count))
-        # While the device computes, the host draws what comes next if all goes as expected.
-        expected = self.now._replace(
-            steps=self.now.steps + count,
-            drawn=(
-                self.now.drawn[0] + count * self.draws[0],
-                self.now.drawn[1] + count * self.draws[1],
-            ),
-        )
-        self.next_feed = (self._place(expected), self._feed(expected, self.longest))
+        now, feeder = self.now, self.feeder
+        feed = feeder.take(now.steps, now.drawn)
+        carry = self.chunk(now.carry, self.problem.data, feed, np.int32(count))
+        feeder.draw_ahead(now.steps, now.drawn, count)  # while the device computes
         self.problem.ops.sync(carry)
         taken = time.perf_counter() - start
         self.seconds += taken
-        before = self.now
         self.now = Position(
             carry,
-            before.steps + int(carry.steps),
-            before.cap_hits + int(carry.capped),
-            (before.drawn[0] + int(carry.drawn[0]), before.drawn[1] + int(carry.drawn[1])),
-            Counts(*(a + int(b) for a, b in zip(before.counts, carry.counts, strict=True))),
+            now.steps + int(carry.steps),
+            now.cap_hits + int(carry.capped),
+            (now.drawn[0] + int(carry.drawn[0]), now.drawn[1] + int(carry.drawn[1])),
+            Counts(*(a + int(b) for a, b in zip(now.counts, carry.counts, strict=True))),
         )
         return taken
 
@@ -247,10 +205,15 @@ class _Run:
 
     def _inner_value(self) -> float:
         state = self.now.carry.state
-        return float(self.inner_value(state.x, state.y, self.problem.data, self._feed(self.now, 1)))
+        feed = self.feeder.make(self.now.steps, self.now.drawn, 1)
+        return float(self.inner_value(state.x, state.y, self.problem.data, feed))
 
     def _halt(self, code: int) -> Any:
         return self.problem.ops.counter(code)
+
+    def _save(self, only_if_due: bool = False) -> None:
+        if self.saver and (self.saver.is_due() or not only_if_due):
+            self.saver.save(self.now, self.history, self.seconds, self.limits["tol"])
 
     def _status(self, seconds: float) -> str | None:
         """Why the run is over, or None."""
@@ -286,7 +249,8 @@ class _Run:
         state = self.now.carry.state
         x, y, v = self.problem.outward((state.x, state.y, state.v))
         record = self.history.last()
-        return callback(Snapshot(self.now.steps, self.seconds, x, y, v, record, state)) is True
+        snapshot = Snapshot(self.now.steps, self.seconds, x, y, v, record, state)
+        return bool(callback(snapshot))  # NumPy's True is not `True`
 
     def result(self, status: str) -> Result:
         """What the user gets: the best point, and why the run ended."""
@@ -315,50 +279,3 @@ class _Run:
             history=self.history,
             state=state,
         )
-
-    def _resume(self, path: Path) -> None:
-        """Go on from the checkpoint at `path` if there is one and it is this run's."""
-        if not path.exists():
-            self.probe = resume.probe(self.problem)
-            return
-        arrays, notes = checkpoints.load(path)
-        resume.check_same_run(path, notes["run"], self.identity)
-        self.probe = resume.probe(self.problem)  # compiled, so only after all else is right
-        resume.check_same_functions(path, notes["probe"], self.probe)
-        columns = {name: arrays.pop("history " + name) for name in self.history}
-        self.history = History({name: column.tolist() for name, column in columns.items()})
-        carry = resume.unpack(self.problem.ops, arrays, self.now.carry)
-        if notes["tol"] != self.limits["tol"] and int(carry.halt) == stopping.CONVERGED:
-            carry = carry._replace(halt=self._halt(stopping.GO_ON))
-        inner_drawn, outer_drawn = notes["drawn"]
-        self.now = Position(
-            carry,
-            notes["steps"],
-            notes["cap_hits"],
-            (inner_drawn, outer_drawn),
-            Counts(**notes["counts"]),
-        )
-        self.seconds = notes["seconds"]
-
-    def _save_if_due(self) -> None:
-        if self.path and time.monotonic() - self.last_save >= SAVE_SHARE * self.save_seconds:
-            self._save()
-
-    def _save(self) -> None:
-        assert self.path is not None
-        start = time.monotonic()
-        columns = {"history " + name: column for name, column in self.history.items()}
-        notes = {
-            "run": self.identity,
-            "probe": self.probe,
-            "steps": self.now.steps,
-            "seconds": self.seconds,
-            "cap_hits": self.now.cap_hits,
-            "drawn": self.now.drawn,
-            "counts": self.now.counts._asdict(),
-            "tol": self.limits["tol"],
-        }
-        arrays = resume.pack(self.problem.ops, self.now.carry)
-        checkpoints.save(self.path, arrays | columns, notes)
-        self.last_save = time.monotonic()
-        self.save_seconds = self.last_save - start

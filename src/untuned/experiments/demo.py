@@ -9,6 +9,7 @@ import numpy as np
 
 from untuned import solvers
 from untuned.experiments import cleaning
+from untuned.experiments.problems import Rows, softmax
 from untuned.flat import FlatProblem
 from untuned.problem import build
 from untuned.result import Result
@@ -27,9 +28,9 @@ STEPS = 1500
 class Digits:
     """The digits split three ways, with some training labels wrong."""
 
-    train: cleaning.Rows
-    trusted: cleaning.Rows
-    test: cleaning.Rows
+    train: Rows
+    trusted: Rows
+    test: Rows
     true_labels: np.ndarray  # of the training rows
     wrong: np.ndarray  # which training labels were changed
 
@@ -131,7 +132,7 @@ def _trained_with_equal_weights(digits: Digits, x0: np.ndarray, y0: np.ndarray) 
 
 
 def _mean_loss(weights: np.ndarray, digits: Digits) -> float:
-    return float(np.mean(cleaning.losses(weights, digits.trusted)))
+    return float(np.mean(softmax(weights, digits.trusted)))
 
 
 def rows_frame(outcome: Outcome) -> pandas.DataFrame:

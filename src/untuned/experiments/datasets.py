@@ -1,0 +1,98 @@
+"""Real data sets: from the folder UNTUNED_DATA, or by their usual fetcher into the user's cache."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from zipfile import BadZipFile, is_zipfile
+
+import numpy as np
+
+VARIABLE = "UNTUNED_DATA"
+
+
+def _covtype() -> dict[str, np.ndarray]:
+    from sklearn.datasets import fetch_covtype
+
+    features, labels = fetch_covtype(return_X_y=True)
+    return {"X": features, "y": labels}
+
+
+def _mnist() -> dict[str, np.ndarray]:
+    from sklearn.datasets import fetch_openml
+
+    # The first 60,000 rows are the official training set, in its order.
+    features, labels = fetch_openml(
+        "mnist_784", version=1, return_X_y=True, as_frame=False, parser="auto"
+    )
+    labels = labels.astype(np.uint8)
+    return {
+        "X_train": features[:60_000],
+        "y_train": labels[:60_000],
+        "X_test": features[60_000:],
+        "y_test": labels[60_000:],
+    }
+
+
+# None: there is no fetcher with a checksum, so the file must be given.
+FETCHERS: dict[str, Callable[[], dict[str, np.ndarray]] | None] = {
+    "covtype": _covtype,
+    "ijcnn1": None,
+    "mnist": _mnist,
+}
+FIELDS = {
+    "covtype": ("X", "y"),
+    "ijcnn1": ("X_train", "y_train", "X_test", "y_test"),
+    "mnist": ("X_train", "y_train", "X_test", "y_test"),
+}
+
+
+def load(name: str) -> dict[str, np.ndarray]:
+    """The arrays of a data set, or a sentence that says which file would serve."""
+    if name not in FETCHERS:
+        nearest = difflib.get_close_matches(name, FETCHERS, n=1, cutoff=0.0)[0]
+        raise ValueError(
+            f"There is no data set {name!r}; the nearest name is {nearest!r}, and all names are "
+            f"{', '.join(sorted(FETCHERS))}."
+        )
+    folder = os.environ.get(VARIABLE)
+    path = Path(folder) / f"{name}.npz" if folder else None
+    if path and path.is_file():
+        return _read(path, FIELDS[name])
+    where = f"{path} does not exist" if path else f"{VARIABLE} is not set"
+    remedy = (
+        f"put {name}.npz with the fields {', '.join(FIELDS[name])} into a folder and name that "
+        f"folder in {VARIABLE}"
+    )
+    fetch = FETCHERS[name]
+    if fetch is None:
+        raise ValueError(
+            f"The data set {name} is not here ({where}) and cannot be downloaded; {remedy}."
+        )
+    try:
+        return fetch()
+    except OSError as error:  # urllib's errors are among them
+        raise ValueError(
+            f"The data set {name} is not here ({where}) and could not be downloaded "
+            f"({str(error)[:80]}); go online, or {remedy}."
+        ) from None
+
+
+def _read(path: Path, fields: tuple[str, ...]) -> dict[str, np.ndarray]:
+    # Asked first: NumPy leaves a file open that it finds not to be an archive.
+    if not is_zipfile(path):
+        raise ValueError(f"The data file {path} cannot be read as .npz; give the whole file.")
+    try:
+        with np.load(path) as file:
+            missing = [field for field in fields if field not in file]
+            if not missing:
+                return {field: file[field] for field in fields}
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise ValueError(
+            f"The data file {path} cannot be read ({str(error)[:80]}); give the whole file."
+        ) from None
+    raise ValueError(
+        f"The data file {path} has no field {missing[0]!r}; expected {', '.join(fields)}."
+    )
