@@ -9,12 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import untuned
+from untuned.experiments import problems
+from untuned.experiments.problems import Experiment
 
 WARM_UP = 2  # rounds that do not count: caches fill, and chunks of a run grow to their length
 
@@ -46,20 +47,13 @@ class Problem(NamedTuple):
     inner_data: Any
 
 
-def load(name: str) -> dict[str, np.ndarray]:
-    """The arrays of <name>.npz in the folder UNTUNED_DATA, or one sentence and exit code 2."""
-    folder = os.environ.get("UNTUNED_DATA")
-    path = Path(folder or ".") / f"{name}.npz"
-    if not folder or not path.is_file():
-        state = f"is {folder!r}" if folder else "is not set"
-        print(
-            f"This benchmark needs {name}.npz in the folder that the environment variable "
-            f"UNTUNED_DATA names, and UNTUNED_DATA {state}.",
-            file=sys.stderr,
-        )
+def experiment(name: str) -> Experiment:
+    """A problem of the package on real data, or one sentence and exit code 2."""
+    try:
+        return problems.get(name)
+    except ValueError as error:
+        print(error, file=sys.stderr)
         sys.exit(2)
-    with np.load(path) as file:
-        return dict(file)
 
 
 @contextmanager

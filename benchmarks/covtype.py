@@ -18,9 +18,8 @@ import numpy as np
 from jax import lax
 
 import untuned
-from common import Problem, load, one_core
+from common import Problem, experiment, one_core
 
-TEST_ROWS, VALIDATION_ROWS = 116_203, 92_962
 NUDGE = 1e-9  # how far the bare evaluations move their point: enough to not be dead code
 
 
@@ -49,40 +48,14 @@ def problem() -> Problem:
     """The problem with its 371,847 training and 92,962 validation rows on the device."""
     with one_core():
         jax.devices()  # JAX starts as many threads as it sees cores
-    file = load("covtype")
-    random = np.random.RandomState(2442)
-    rest = random.permutation(random.permutation(len(file["y"]))[TEST_ROWS:])
-    validation, train = np.split(rest, [VALIDATION_ROWS])
-    features = file["X"].astype(np.float32)
-    mean, deviation = features[train].mean(0), features[train].std(0)
-    features -= mean
-    features /= np.where(deviation > 0, deviation, 1)
-    labels = np.where(file["y"] == 2, 1, -1).astype(np.float32)
-    count = features.shape[1]
-    return Problem(
-        outer=mean_loss,
-        inner=penalized_loss,
-        x0=jnp.full(count, -2.0),
-        y0=jnp.zeros(count),
-        outer_data=_on_device(features[validation], labels[validation]),
-        inner_data=_on_device(features[train], labels[train]),
-    )
+    covtype = experiment("covtype").problem()
+    on_device = {name: _on_device(covtype[name]) for name in Problem._fields[2:]}
+    return Problem(covtype["outer"], covtype["inner"], **on_device)
 
 
-def _on_device(*arrays: np.ndarray) -> tuple[jax.Array, ...]:
+def _on_device(tree: Any) -> Any:
     # Waits: who measures time or memory next must not find a copy under way.
-    return jax.block_until_ready(jax.device_put(arrays))
-
-
-def mean_loss(x: jax.Array, y: jax.Array, rows: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """f: the logistic loss of y; x has no part in it."""
-    features, labels = rows
-    return jnp.mean(jax.nn.softplus(-labels * (features @ y)))
-
-
-def penalized_loss(x: jax.Array, y: jax.Array, rows: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """g: the loss and the penalty."""
-    return mean_loss(x, y, rows) + 0.5 * jnp.sum(jnp.exp(x) * y * y)
+    return jax.block_until_ready(jax.device_put(tree))
 
 
 def steps_of(solver: Any, problem: Problem, count: int) -> Compiled:
@@ -134,7 +107,7 @@ def _take(k: jax.Array, data: Any, indices: jax.Array) -> Any:
 def _random_rows(data: Any, steps: int, batch_size: int) -> Any:
     random = np.random.default_rng(0)
     return tuple(
-        jnp.asarray(random.integers(len(labels), size=(steps, batch_size))) for _, labels in data
+        jnp.asarray(random.integers(len(rows.labels), size=(steps, batch_size))) for rows in data
     )
 
 

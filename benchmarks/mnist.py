@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import untuned
-from common import Problem, load
+from common import Problem, experiment
 
 VALIDATION_ROWS, TRAIN_ROWS = 5_000, 20_000
 
@@ -55,26 +55,17 @@ def weighted_loss(x: Tensor, scores: Tensor, rows: Rows) -> Tensor:
 
 def split(train_rows: int, shape: tuple[int, ...]) -> tuple[Rows, Rows]:
     """Training rows, half of their labels drawn anew, and clean validation rows."""
-    file = load("mnist")
-    random = np.random.RandomState(32)
-    order = random.permutation(60_000)
-    train = order[VALIDATION_ROWS:][:TRAIN_ROWS]
-    labels = file["y_train"].astype(np.int64)
-    corrupt = random.rand(TRAIN_ROWS) < 0.5
-    labels[train[corrupt]] = random.randint(0, 10, corrupt.sum())
-    images = file["X_train"].reshape(60_000, -1)
-    mean, deviation = images[train].mean(0), images[train].std(0)
-    scale = np.where(deviation > 0, deviation, 1)
+    mnist = experiment("mnist-0.5")
 
-    def rows(chosen: np.ndarray) -> Rows:
-        standard = ((images[chosen] - mean) / scale).astype(np.float32)
+    def rows(side: Any, count: int) -> Rows:
+        images, labels = (np.asarray(part[:count]) for part in side[:2])
         return Rows(
-            torch.from_numpy(standard).reshape(-1, *shape),
-            torch.from_numpy(labels[chosen]),
-            torch.arange(len(chosen)),
+            torch.from_numpy(images).reshape(-1, *shape),
+            torch.from_numpy(labels.astype(np.int64)),
+            torch.arange(len(labels)),
         )
 
-    return rows(train[:train_rows]), rows(order[:VALIDATION_ROWS])
+    return rows(mnist.inner_data, train_rows), rows(mnist.outer_data, VALIDATION_ROWS)
 
 
 def softmax(train_rows: int = TRAIN_ROWS) -> Cleaning:

@@ -17,9 +17,10 @@ from typing import ClassVar
 
 from untuned.batches import Batch, draw
 from untuned.derivatives import Counts, Oracles
-from untuned.ops import Tree
+from untuned.ops import Scalar, Tree
 from untuned.solvers.base import Info, descend_x, require_count
 from untuned.solvers.descent import descend
+from untuned.solvers.neumann import Product
 from untuned.solvers.soba import State
 from untuned.solvers.tuned import Tuned, report
 
@@ -60,19 +61,19 @@ class AmIGO(Tuned):
         ops, (x, y, v, t) = o.ops, state
         rates = self.rates(o, t, y)
 
-        def rows(k: object) -> Tree:
+        def rows(k: Scalar) -> Tree:
             return draw(ops, batch.inner, k)
 
         y, g_norm = descend(
             ops, lambda k, y: o.inner_grad(x, y, rows(k)), y, rates.y, self.inner_steps
         )
         f = o.outer(x, y, batch.outer)
-        v, r_norm = descend(
-            ops,
-            lambda k, v: ops.sub(o.linear(x, y, rows(self.inner_steps + k)).hvp(v), f.grad_y),
+        v, r_norm = self.solve_linear(
+            o,
+            lambda k, w: o.linear(x, y, rows(self.inner_steps + k)).hvp(w),
+            f.grad_y,
             v,
             rates.v,
-            self.linear_steps,
         )
         cross = o.linear(x, y, rows(self.inner_draws - 1)).cross(v)
         hypergrad = ops.sub(f.grad_x, cross)
@@ -91,3 +92,11 @@ class AmIGO(Tuned):
             counts=self.cost,
         )
         return State(x, y, v, t + 1), info
+
+    def solve_linear(
+        self, o: Oracles, product: Product, f_y: Tree, v: Tree, sigma: Scalar
+    ) -> tuple[Tree, Scalar]:
+        """v, and the last residual's norm where there is one."""
+        return descend(
+            o.ops, lambda k, v: o.ops.sub(product(k, v), f_y), v, sigma, self.linear_steps
+        )

@@ -14,15 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from untuned.batches import Batch, draw
 from untuned.derivatives import Oracles
 from untuned.ops import Scalar, Tree
 from untuned.solvers.amigo import AmIGO
-from untuned.solvers.base import Info, descend_x
-from untuned.solvers.descent import descend
-from untuned.solvers.neumann import shia
-from untuned.solvers.soba import State
-from untuned.solvers.tuned import report
+from untuned.solvers.neumann import Product, shia
 
 
 @dataclass(frozen=True)
@@ -34,37 +29,8 @@ class StocBiO(AmIGO):
 
     name: ClassVar[str] = "stocbio"
 
-    def step(self, o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
-        """y, then v from nothing, then x."""
-        ops, (x, y, _, t) = o.ops, state
-        rates = self.rates(o, t, y)
-
-        def rows(k: Scalar) -> Tree:
-            return draw(ops, batch.inner, k)
-
-        y, g_norm = descend(
-            ops, lambda k, y: o.inner_grad(x, y, rows(k)), y, rates.y, self.inner_steps
-        )
-        f = o.outer(x, y, batch.outer)
-        v = shia(
-            ops,
-            lambda k, w: o.linear(x, y, rows(self.inner_steps + k)).hvp(w),
-            f.grad_y,
-            self.linear_steps,
-            rates.v,
-        )
-        hypergrad = ops.sub(f.grad_x, o.linear(x, y, rows(self.inner_draws - 1)).cross(v))
-        x, h_norm = descend_x(o, rates.x, hypergrad, ops.norm(hypergrad), x)
-        info = report(
-            o,
-            rates,
-            outer=f.value,
-            inner_grad_norm=g_norm,
-            hypergrad_norm=h_norm,
-            v=v,
-            inner_steps=self.inner_steps,
-            linear_steps=self.linear_steps,
-            inner_drawn=self.inner_draws,
-            counts=self.cost,
-        )
-        return State(x, y, v, t + 1), info
+    def solve_linear(
+        self, o: Oracles, product: Product, f_y: Tree, v: Tree, sigma: Scalar
+    ) -> tuple[Tree, Scalar]:
+        """v from nothing; the series has no residual to report."""
+        return shia(o.ops, product, f_y, self.linear_steps, sigma), o.ops.scalar(0.0, v)
