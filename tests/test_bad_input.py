@@ -847,7 +847,7 @@ def left_untouched(path):
     assert sorted(path.parent.iterdir()) == around  # no partial file either
 
 
-TODO = "give another path, or delete the file to start anew."
+REMEDY = "give another path, or delete the file to start anew."
 
 
 @both_libraries
@@ -883,7 +883,7 @@ def test_truncated_checkpoint(library, length, saved, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(saved(library)[: LENGTHS[length](saved(library))])
     came = f"The checkpoint {path} is damaged or not a checkpoint of untuned ("
-    with left_untouched(path), refused(came, TODO):
+    with left_untouched(path), refused(came, REMEDY):
         saved_run(library, path)
 
 
@@ -891,7 +891,7 @@ def test_truncated_checkpoint(library, length, saved, tmp_path):
 def test_checkpoint_with_a_byte_too_many(library, saved, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(saved(library) + b"\0")
-    with left_untouched(path), refused(f"The checkpoint {path} is damaged", TODO):
+    with left_untouched(path), refused(f"The checkpoint {path} is damaged", REMEDY):
         saved_run(library, path)
 
 
@@ -904,7 +904,7 @@ def test_checkpoint_with_a_flipped_byte(library, place, saved, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(content)
     came = f"The checkpoint {path} is damaged: its contents do not match its digest; "
-    with left_untouched(path), refused(came, TODO):
+    with left_untouched(path), refused(came, REMEDY):
         saved_run(library, path)
 
 
@@ -916,7 +916,7 @@ def test_no_byte_of_a_checkpoint_flips_unnoticed(saved, tmp_path):
             flipped = bytearray(content)
             flipped[place] ^= mask
             path.write_bytes(flipped)
-            with refused(str(path), TODO):
+            with refused(str(path), REMEDY):
                 checkpoints.load(path)
 
 
@@ -938,7 +938,7 @@ def test_checkpoint_is_another_kind_of_file(library, kind, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(FOREIGN[kind]())
     came = f"The checkpoint {path} is damaged or not a checkpoint of untuned ("
-    with left_untouched(path), refused(came, TODO):
+    with left_untouched(path), refused(came, REMEDY):
         saved_run(library, path)
 
 
@@ -962,7 +962,7 @@ def test_checkpoint_is_a_safetensors_file_of_another_program(library, kind, tmp_
     make, came = SAFETENSORS[kind]
     path.write_bytes(make())
     came = f"The file {path} says its format is {came}; expected 'untuned checkpoint 1', so "
-    with left_untouched(path), refused(came, TODO):
+    with left_untouched(path), refused(came, REMEDY):
         saved_run(library, path)
 
 
@@ -972,7 +972,7 @@ def test_checkpoint_cannot_be_opened(library, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # its name must be short
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("run")
-        with refused("The checkpoint run cannot be read (", TODO) as caught:
+        with refused("The checkpoint run cannot be read (", REMEDY) as caught:
             saved_run(library, "run")
         # safetensors says of every file it cannot open that there is none.
         assert "No such file" not in str(caught.value)
@@ -987,7 +987,7 @@ def test_checkpoint_may_not_be_read(library, saved, tmp_path):
     path.chmod(0)
     if os.access(path, os.R_OK):
         pytest.skip("root may read everything")
-    with refused(f"The checkpoint {path} cannot be read (Permission denied); ", TODO):
+    with refused(f"The checkpoint {path} cannot be read (Permission denied); ", REMEDY):
         saved_run(library, path)
     path.chmod(0o600)
     assert path.read_bytes() == saved(library)
@@ -1042,7 +1042,7 @@ def test_checkpoint_of_another_run(library, change, saved, tmp_path):
     make, difference = OTHER_RUNS[change]
     changes = make(lambda *args: array(library, *args))
     came = f"The checkpoint {path} belongs to another run: its {difference}"
-    with left_untouched(path), refused(came, TODO):
+    with left_untouched(path), refused(came, REMEDY):
         saved_run(library, path, **changes)
 
 
@@ -1064,7 +1064,7 @@ def test_checkpoint_of_another_function(library, change, saved, tmp_path):
         f"The checkpoint {path} belongs to another run: its f or g gave other values or gradients "
     )
     # What a function computes can only be told by computing it.
-    with left_untouched(path), refused(came, TODO, may_compile=True):
+    with left_untouched(path), refused(came, REMEDY, may_compile=True):
         saved_run(library, path, **change)
 
 
@@ -1074,7 +1074,7 @@ def test_checkpoint_of_another_library(library, other, saved, tmp_path):
     path.write_bytes(saved(other))
     difference = f"array library is {other!r} and this run's is {library!r}; "
     came = f"The checkpoint {path} belongs to another run: its {difference}"
-    with left_untouched(path), refused(came, TODO):
+    with left_untouched(path), refused(came, REMEDY):
         saved_run(library, path)
 
 

@@ -110,6 +110,19 @@ def test_a_longer_run_extends_a_shorter_one(library, tmp_path):
         assert_same_result(longer, whole)
 
 
+def test_a_run_that_ended_between_records_leaves_no_trace(tmp_path):
+    """The record of an early end is not one of the longer run's."""
+    task = given(quadratic(0, 3, 4, 5.0), "jax").positional
+    options = {"method": "s-tfbo", "eval_every": 7}
+    whole = untuned.minimize(*task, **options, max_steps=40)
+    path = tmp_path / "run"
+    short = untuned.minimize(*task, **options, max_steps=17, checkpoint=path)
+    assert short.history["step"].tolist() == [7, 14, 17]
+    same = untuned.minimize(*task, **options, max_steps=17, checkpoint=path)
+    assert_same_result(same, short)
+    assert_same_result(untuned.minimize(*task, **options, max_steps=40, checkpoint=path), whole)
+
+
 def test_a_converged_run_goes_on_only_if_more_is_asked(tmp_path):
     task = given(quadratic(0, 3, 4, 5.0), "jax").positional
     options = {"method": "s-tfbo", "checkpoint": tmp_path / "run", "max_steps": 5000}

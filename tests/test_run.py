@@ -149,7 +149,7 @@ def test_callback_sees_snapshots_and_can_stop(library, method):
 
     def callback(snapshot):
         seen.append(snapshot)
-        return snapshot.step >= 6
+        return np.bool_(snapshot.step >= 6)  # as a comparison of arrays would give
 
     result = untuned.minimize(*task, method=method, max_steps=50, eval_every=2, callback=callback)
     assert (result.status, result.steps) == ("callback", 6)

@@ -27,8 +27,8 @@ SAVE_SHARE = 20  # saving may take one part in so many of the time since the las
 class Saver:
     """Keeps a run's position, history and clock in the checkpoint at `path`."""
 
-    def __init__(self, problem: Problem, solver: Any, seed: int, path: Path):
-        self.problem, self.path = problem, path
+    def __init__(self, problem: Problem, solver: Any, seed: int, eval_every: int, path: Path):
+        self.problem, self.eval_every, self.path = problem, eval_every, path
         self.identity = identity(problem, solver, seed)
         self.probe: list[float] = []
         self.last_save, self.save_seconds = -math.inf, 0.0
@@ -40,6 +40,9 @@ class Saver:
         self.probe = probe(self.problem)  # compiled, so only after all else is right
         check_same_functions(self.path, notes["probe"], self.probe)
         columns = {name: arrays.pop("history " + name).tolist() for name in COLUMNS}
+        if columns["step"] and columns["step"][-1] % notes["eval_every"]:
+            # The record of where it ended, between two that are due: made anew if it ends there.
+            columns = {name: column[:-1] for name, column in columns.items()}
         carry = unpack(self.problem.ops, arrays, start.carry)
         if notes["tol"] != tol and int(carry.halt) == stopping.CONVERGED:
             carry = carry._replace(halt=self.problem.ops.counter(stopping.GO_ON))
@@ -60,6 +63,7 @@ class Saver:
         notes = {
             "run": self.identity,
             "probe": self.probe,
+            "eval_every": self.eval_every,
             "steps": now.steps,
             "seconds": seconds,
             "cap_hits": now.cap_hits,

@@ -110,7 +110,7 @@ class _Run:
         self.bad_inner_value = math.nan
         self.history = History()
         self.now = Position(chunk.start(problem, solver))
-        self.saver = resume.Saver(problem, solver, seed, path) if path else None
+        self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
         if self.saver and self.saver.path.exists():
             self.now, self.history, self.seconds = self.saver.load(self.now, limits["tol"])
         self.sound = self.now  # the last position at which g was seen to be finite

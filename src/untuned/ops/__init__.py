@@ -2,7 +2,8 @@
 
 Everything above this folder is written once, in the names of :class:`Ops`; ``jax.py`` and
 ``torch.py`` each give these names a meaning. A tree is what JAX calls a pytree: an array, or a
-dict, tuple or list of trees. Scalars of a run (norms, accumulators) are 0-d arrays.
+dict, tuple or list of trees. Scalars of a run (norms, accumulators) are 0-d arrays on JAX and
+Python floats on torch.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Ops(Protocol):
 
     # Scalars
     def scalar(self, value: float, like: Tree, /) -> Scalar:
-        """`value` with the dtype and device of the leaves of `like`."""
+        """`value` as a scalar of a run whose variables are like `like`."""
 
     def counter(self, value: int, /) -> Scalar:
         """A whole number that a loop can carry."""
