@@ -574,7 +574,7 @@ def test_unknown_method(library, name, nearest):
 
 
 def test_unknown_method_that_is_near_to_none():
-    with refused("There is no method ''; the nearest name is ", "all names are d-tfbo, "):
+    with refused("There is no method ''; the nearest name is ", "all names are aid, "):
         minimize("numpy", method="")
 
 

@@ -21,8 +21,8 @@ def check(
     parts |= set(solvers.Solver.__annotations__)
     if isinstance(solver, type) or not all(hasattr(solver, part) for part in parts):
         raise ValueError(
-            f"method={brief(solver)} is not a method; expected a name such as "
-            f"{solvers.names()[0]!r}, or a solver such as untuned.solvers.DTFBO()."
+            f"method={brief(solver)} is not a method; expected a name such as 'd-tfbo', or a "
+            "solver such as untuned.solvers.DTFBO()."
         )
     _check_whole("max_steps", max_steps, 1)
     _check_whole("seed", seed, 0)
