@@ -1,0 +1,95 @@
+"""f and g that cannot be meant are refused in one sentence before anything is compiled."""
+
+import numpy as np
+import pytest
+
+from refusals import both_functions, every_library, g, minimize, refused, rows
+
+
+@every_library
+@both_functions
+@pytest.mark.parametrize("value", [None, 3.0, "f", [], np.zeros(2)], ids=repr)
+def test_function_is_not_callable(library, role, value):
+    expected = "expected a function of (x, y), or of (x, y, batch) where data are given."
+    with refused(f"{role} is a {type(value).__name__}; ", expected):
+        minimize(library, **{role: value})
+
+
+ONE_NUMBER = ("expected one real number", "so end it with .sum() or .mean() of a float array.")
+
+
+@every_library
+@both_functions
+@pytest.mark.parametrize(
+    ("function", "came"),
+    [
+        (lambda x, y: y - x, "shape (2,) and type float32"),
+        (lambda x, y: (y - x).reshape(1, 2), "shape (1, 2) and type float32"),
+        (lambda x, y: (y - x)[:1], "shape (1,) and type float32"),
+        (lambda x, y: (y - x > 0).all(), "shape () and type bool"),
+        (lambda x, y: (y - x).sum() * 1j, "shape () and type complex64"),
+        (lambda x, y: (y - x).argmax(), "shape () and type int"),
+        (lambda x, y: None, "NoneType"),
+        (lambda x, y: "loss", "str"),
+        (lambda x, y: (g(x, y), y), "tuple"),
+        # One number, but packed: the check must not look through the container.
+        (lambda x, y: (g(x, y),), "tuple"),
+        (lambda x, y: {"loss": g(x, y)}, "dict"),
+    ],
+    ids=["vector", "matrix", "one entry", "bool", "complex", "int", "None", "str", "pair",
+         "tuple", "dict"],
+)  # fmt: skip
+def test_function_does_not_give_one_real_number(library, role, function, came):
+    with refused(f"{role}(x, y) gave ", came, *ONE_NUMBER):
+        minimize(library, **{role: function})
+
+
+@both_functions
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda x, y: float(g(x, y)), "float"),
+        (lambda x, y: g(x, y).item(), "float"),
+        (lambda x, y: g(x, y).numpy(), "ndarray"),
+        (lambda x, y: np.float64(g(x, y)), "float64"),
+    ],
+    ids=["float", "item", "numpy", "float64"],
+)
+def test_function_gives_a_number_that_has_no_gradient(role, function, kind):
+    # JAX refuses these conversions itself, in the user's own line; torch lets them through.
+    with refused(f"{role}(x, y) gave ", kind, *ONE_NUMBER):
+        minimize("torch", **{role: function})
+
+
+@every_library
+@both_functions
+def test_function_of_data_does_not_give_one_real_number(library, role):
+    function = lambda x, y, batch: batch @ (y - x)
+    with refused(f"{role}(x, y, batch) gave shape (4,) and type float32; ", *ONE_NUMBER):
+        minimize(library, **{role: function, f"{role}_data": rows(library)}, batch_size=4)
+
+
+@every_library
+@both_functions
+def test_function_takes_no_batch_though_data_are_given(library, role):
+    came = f"{role} does not take the arguments of {role}(x, y, batch) (too many positional "
+    with refused(came, f"it is called like that because {role}_data were given."):
+        minimize(library, **{role: lambda x, y: g(x, y), f"{role}_data": rows(library)})
+
+
+@every_library
+@both_functions
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (lambda x, y, batch: g(x, y), "missing a required argument: 'batch'"),
+        (lambda x: x.sum(), "too many positional arguments"),
+        (lambda: 0.0, "too many positional arguments"),
+        (lambda x, y, *, scale: g(x, y), "missing a required "),
+    ],
+    ids=["batch", "x only", "nothing", "keyword"],
+)
+def test_function_takes_other_arguments(library, role, function, problem):
+    came = f"{role} does not take the arguments of {role}(x, y) ("
+    with refused(came, problem, f"it is called like that because no {role}_data were given."):
+        minimize(library, **{role: function})
