@@ -74,7 +74,6 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
     not depend on how its steps are cut into chunks.
     """
     ops, o = problem.ops, problem.oracles
-
     draws = (solver.inner_draws, solver.outer_draws)
 
     def chunk(carry: Carry, data: Data, feed: Feed, count: Scalar) -> Carry:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from untuned.result import History
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito).
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 
 PANELS = {
     "Gradient norms": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-STATUSES = ("converged", "max_steps", "max_seconds", "callback", "stalled", "diverged", "cap_hit")
+Status = Literal[
+    "converged", "max_steps", "max_seconds", "callback", "stalled", "diverged", "cap_hit"
+]
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 # One column per name; whole numbers where the name is in WHOLE.
 COLUMNS = (
@@ -105,7 +108,7 @@ class Result:
     x: Tree
     y: Tree
     v: Tree
-    status: str
+    status: Status
     message: str
     steps: int
     seconds: float

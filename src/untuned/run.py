@@ -19,7 +19,7 @@ from untuned.feeder import Feeder
 from untuned.ops import Tree
 from untuned.problem import Problem, build
 from untuned.progress import Bar
-from untuned.result import COLUMNS, History, Result, Snapshot
+from untuned.result import COLUMNS, History, Result, Snapshot, Status
 
 CHUNK_SECONDS = 0.2  # so that the bar is live and a time limit is kept
 
@@ -134,7 +134,7 @@ class _Run:
         self.inner_value = ops.compile(inner_value, *point, data, feed)
         self.compile_seconds = time.perf_counter() - start
 
-    def loop(self, callback: Callable | None, bar: Bar) -> str:
+    def loop(self, callback: Callable | None, bar: Bar) -> Status:
         """Make steps until something ends the run; the status says what."""
         began, size = self.seconds, 1
         self._watch_inner()
@@ -215,7 +215,7 @@ class _Run:
         if self.saver and (self.saver.is_due() or not only_if_due):
             self.saver.save(self.now, self.history, self.seconds, self.limits["tol"])
 
-    def _status(self, seconds: float) -> str | None:
+    def _status(self, seconds: float) -> Status | None:
         """Why the run is over, or None."""
         carry, steps, cap_hits, *_ = self.now
         halt = int(carry.halt)
@@ -228,7 +228,7 @@ class _Run:
             return "converged" if at_rest else "stalled"
         if halt != stopping.GO_ON:
             return "diverged" if halt == stopping.DIVERGED else "converged"
-        over = None
+        over: Status | None = None
         if steps >= self.limits["max_steps"]:
             over = "max_steps"
         elif self.limits["max_seconds"] is not None and seconds >= self.limits["max_seconds"]:
@@ -252,7 +252,7 @@ class _Run:
         snapshot = Snapshot(self.now.steps, self.seconds, x, y, v, record, state)
         return bool(callback(snapshot))  # NumPy's True is not `True`
 
-    def result(self, status: str) -> Result:
+    def result(self, status: Status) -> Result:
         """What the user gets: the best point, and why the run ended."""
         carry, steps, _, _, counts = self.now
         # A batch's own loss is no ground to prefer an earlier point, a divergence is.

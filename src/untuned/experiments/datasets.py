@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
+
+from untuned.wording import unknown
 
 VARIABLE = "UNTUNED_DATA"
 
@@ -52,11 +53,7 @@ FIELDS = {
 def load(name: str) -> dict[str, np.ndarray]:
     """The arrays of a data set, or a sentence that says which file would serve."""
     if name not in FETCHERS:
-        nearest = difflib.get_close_matches(name, FETCHERS, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"There is no data set {name!r}; the nearest name is {nearest!r}, and all names are "
-            f"{', '.join(sorted(FETCHERS))}."
-        )
+        raise unknown("data set", name, FETCHERS)
     folder = os.environ.get(VARIABLE)
     path = Path(folder) / f"{name}.npz" if folder else None
     if path and path.is_file():

@@ -6,7 +6,6 @@ them, `get(name)` loads one. x and y are those of the bilevel problem; all numbe
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ import numpy as np
 from untuned.experiments import datasets
 from untuned.flat import FlatProblem
 from untuned.problem import build
+from untuned.wording import unknown
 
 
 class Rows(NamedTuple):
@@ -79,11 +79,7 @@ def names() -> list[str]:
 def get(name: str) -> Experiment:
     """Load a problem and its data."""
     if name not in PROBLEMS:
-        nearest = difflib.get_close_matches(name, PROBLEMS, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"There is no problem {name!r}; the nearest name is {nearest!r}, and all names are "
-            f"{', '.join(names())}."
-        )
+        raise unknown("problem", name, PROBLEMS)
     return PROBLEMS[name](name)
 
 

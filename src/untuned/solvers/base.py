@@ -5,7 +5,6 @@ A method holds no function, no data and no loop over its steps; `untuned.run` ha
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from untuned.batches import Batch
 from untuned.derivatives import Counts, Oracles
 from untuned.ops import Scalar, Tree
-from untuned.wording import brief
+from untuned.wording import brief, unknown
 
 # name -> "module:class"; modules are imported when a method is asked for.
 METHODS = {
@@ -99,11 +98,7 @@ def names() -> list[str]:
 def get(name: str) -> Any:
     """The class of a method; call it, with or without hyperparameters, to have a solver."""
     if not isinstance(name, str) or name not in METHODS:
-        nearest = difflib.get_close_matches(str(name).lower(), METHODS, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"There is no method {brief(name)}; the nearest name is {nearest!r}, "
-            f"and all names are {', '.join(names())}."
-        )
+        raise unknown("method", name, METHODS)
     module, _, attribute = METHODS[name].partition(":")
     return getattr(importlib.import_module(module), attribute)
 
