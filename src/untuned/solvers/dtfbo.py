@@ -1,6 +1,6 @@
 """D-TFBO, the double-loop tuning-free bilevel optimizer (Algorithm 1).
 
-Yang, Ban, Huang, Yang and Ji, "Tuning-Free Bilevel Optimization". At outer iteration t, from the
+Yang, Ban, Huang, Ma and Ji, "Tuning-Free Bilevel Optimization". At outer iteration t, from the
 y and v where the last iteration ended and from beta_0, gamma_0 anew,
 
     while |grad_y g(x_t, y^p)|^2 > eps_y:

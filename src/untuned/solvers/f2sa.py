@@ -11,6 +11,7 @@ then, again with fresh rows,
     lambda <- lambda + delta / (t+1)^{1/7}
 
 with rho_y falling as (t+1)^{-5/7}, rho_z and gamma as (t+1)^{-4/7}. lambda (z - y) estimates v.
+The growth of lambda is the field benchmark's: faster than the t^{1/7} of the paper.
 """
 
 from __future__ import annotations

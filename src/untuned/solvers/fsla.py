@@ -9,7 +9,8 @@ inverse". Per step, with batches B1, B2, B3 of inner and C1, C2 of outer rows,
     d <- D + (1 - eta_t) (d - D'),                             eta_0 = 1
     x_{t+1} = x_t - gamma d
 
-with rho, gamma and eta_t = min(1, step_size / (t+1)^{1/2}) falling alike.
+with rho, gamma and eta_t = min(1, step_size / (t+1)^{1/2}) falling alike, as in the field's
+benchmark; the constants of the paper are its own.
 """
 
 from __future__ import annotations

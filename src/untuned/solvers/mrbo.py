@@ -6,8 +6,8 @@ D = grad_x f - (grad_xy g) v at the new and the previous point on the same rows 
     u <- G + (1 - eta_t) (u - G'),   d <- D + (1 - eta_t) (d - D')
     y_{t+1} = y_t - rho u,           x_{t+1} = x_t - gamma d        simultaneous
 
-with rho and gamma falling as (t+1)^{-1/3}, eta_t as (t+1)^{-2/3}. The paper draws the rows of the
-cross product apart from those of G.
+with rho and gamma falling as (t+1)^{-1/3}, eta_t as (t+1)^{-2/3}: the paper's powers, with two
+constants in place of its five. The paper draws the rows of the cross product apart from those of G.
 """
 
 from __future__ import annotations

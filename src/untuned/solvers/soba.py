@@ -7,7 +7,8 @@ and global variance reduction algorithms". All at (x_t, y_t, v_t), on one batch 
     v_{t+1} = v_t - rho   ((grad_yy g) v_t - grad_y f)
     x_{t+1} = x_t - gamma (grad_x f - (grad_xy g) v_t)
 
-with rho and gamma falling as (t+1)^{-1/2}. The paper's v is the negative of ours.
+with rho and gamma falling as (t+1)^{-1/2}, as in the authors' benchmark (2/5 and 3/5 in the first
+version of the paper). The paper's v is the negative of ours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """S-TFBO, the single-loop tuning-free bilevel optimizer (Algorithm 2).
 
-Yang, Ban, Huang, Yang and Ji, "Tuning-Free Bilevel Optimization". With all three gradients
+Yang, Ban, Huang, Ma and Ji, "Tuning-Free Bilevel Optimization". With all three gradients
 taken at (x_t, y_t, v_t),
 
     beta_{t+1}^2  = beta_t^2  + |grad_y g|^2
