@@ -1,0 +1,1 @@
+"""HTML pages that need no network and no server."""

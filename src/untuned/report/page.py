@@ -1,0 +1,73 @@
+"""One self-contained HTML page: headings, prose, tables and interactive charts.
+
+Everything a page needs is inside the file, plotly's script too (once, however many charts), so it
+opens from a disk, a mail or a phone without a network.
+"""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas
+
+STYLE = """
+:root { color-scheme: light; --ink: #1b1f24; --faint: #57606a; --line: #d8dee4; }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: #fff;
+       max-width: 72rem; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
+p { max-width: 46rem; }
+.lead, caption, footer { color: var(--faint); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-align: right;
+         white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+footer { margin-top: 3rem; border-top: 1px solid var(--line); font-size: 0.85rem; }
+"""
+
+
+class Section(NamedTuple):
+    """A heading, what to say under it, and finished HTML: `chart(...)`s and `table(...)`s."""
+
+    title: str
+    text: str = ""
+    body: str = ""
+
+
+def chart(figure: Any) -> str:
+    """A plotly figure as HTML; the script itself is put into the page by `write`."""
+    return figure.to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        config={"displaylogo": False, "responsive": True},
+    )
+
+
+def table(frame: pandas.DataFrame) -> str:
+    """A frame as an HTML table that scrolls sideways on a phone; text in it is escaped."""
+    return f'<div class="wide">{frame.to_html(index=False, border=0, na_rep="")}</div>'
+
+
+def write(path: Path, title: str, lead: str, sections: list[Section], footer: str = "") -> None:
+    """Write the page. `lead`, texts and footer are plain text; bodies are HTML."""
+    from plotly.offline import get_plotlyjs
+
+    parts = "\n".join(_section(section) for section in sections)
+    script = f"<script>{get_plotlyjs()}</script>" if 'class="plotly-graph-div"' in parts else ""
+    path.write_text(
+        "<!doctype html>\n"
+        f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>{STYLE}</style>\n{script}</head>\n<body>\n"
+        f'<h1>{html.escape(title)}</h1>\n<p class="lead">{html.escape(lead)}</p>\n'
+        f"{parts}\n<footer><p>{html.escape(footer)}</p></footer>\n</body></html>\n",
+        encoding="utf-8",
+    )
+
+
+def _section(section: Section) -> str:
+    text = "\n".join(f"<p>{html.escape(part)}</p>" for part in section.text.split("\n\n") if part)
+    return f"<section><h2>{html.escape(section.title)}</h2>\n{text}\n{section.body}</section>"
