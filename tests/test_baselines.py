@@ -36,8 +36,8 @@ from untuned.solvers import (
     VRBO,
     AmIGO,
     StocBiO,
+    conjugate_gradient,
 )  # fmt: skip
-from untuned.solvers.conjugate_gradient import conjugate_gradient
 from untuned.solvers.neumann import hia, shia
 
 RATES = {"step_size": 0.12, "outer_ratio": 1.7}
@@ -141,7 +141,7 @@ def test_every_full_batch_step_is_the_twins(case, library):
 
 
 def test_every_method_has_a_case():
-    ours = {solver.name for solver, _ in CASES.values()} | {"d-tfbo", "s-tfbo"}
+    ours = {solver.name for solver, _ in CASES.values()} | {"d-tfbo", "s-tfbo", "auto"}
     assert ours == set(untuned.solvers.names())
 
 
@@ -199,14 +199,14 @@ def test_series_and_conjugate_gradients(name):
         product = lambda k, w: matrix @ w
         series = shia(ops, product, right, n, sigma)
         draws = [hia(ops, product, right, n, sigma, p) for p in range(n)]
-        solution, residual = conjugate_gradient(
-            ops, lambda w: matrix @ w, right, ops.zeros_like(right), 10
+        solved = conjugate_gradient.solve(
+            ops, lambda w: matrix @ w, right, ops.zeros_like(right), most=10
         )
     np.testing.assert_allclose(as_numpy(series), sigma * sum(powers), rtol=1e-12)
     mean = np.mean([as_numpy(w) for w in draws], axis=0)
     np.testing.assert_allclose(mean, sigma * sum(powers[:n]), rtol=1e-12)
-    np.testing.assert_allclose(as_numpy(solution), np.linalg.solve(H, b), rtol=1e-10)
-    assert float(residual) < 1e-10
+    np.testing.assert_allclose(as_numpy(solved.z), np.linalg.solve(H, b), rtol=1e-10)
+    assert float(solved.residual_norm) < 1e-10
 
 
 @pytest.mark.parametrize(

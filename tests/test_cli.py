@@ -31,11 +31,11 @@ def test_demo_finds_wrong_labels(demo):
     assert done.returncode == 0, done.stderr
     result = json.loads((folder / "out" / "result.json").read_text())
     assert result["wrong_labels"] == 299
-    assert result["wrong_labels_among_lowest_weights"] > 0.9 * 299
+    assert result["wrong_labels_among_lowest_quality"] > 0.9 * 299
     assert result["test_accuracy_after"] > result["test_accuracy_before"]
     assert result["validation_loss_after"] < 0.6 * result["validation_loss_before"]
     assert "1500/1500" in done.stdout
-    assert "wrong labels are among the 299 lowest" in done.stdout
+    assert "wrong labels are among the 299 of lowest quality" in done.stdout
     assert "run.png" in done.stdout
 
 

@@ -13,14 +13,15 @@ from libraries import as_numpy, convert, given
 from reference.problems import cleaning, quadratic, regularization
 from untuned.batches import Data
 from untuned.derivatives import Counts, Oracles
-from untuned.solvers import DTFBO, STFBO
+from untuned.solvers import DTFBO, STFBO, Auto
 
 SOLVERS = {
     "d-tfbo": DTFBO(c_y=1e-3, c_v=1e-3),
     "d-tfbo 10/10": DTFBO(inner_steps=10, linear_steps=10),
     "s-tfbo": STFBO(),
+    "auto": Auto(),
 }
-TUNED = set(untuned.solvers.names()) - {"d-tfbo", "s-tfbo"}
+TUNED = set(untuned.solvers.names()) - {"d-tfbo", "s-tfbo", "auto"}
 SHORT = {"inner_steps": 3, "linear_steps": 3, "period": 4}
 
 
@@ -33,7 +34,7 @@ def shortened(name):
 
 @pytest.fixture(params=SOLVERS)
 def solver(request):
-    """The two methods of the paper, in their three forms."""
+    """The two methods of the paper in their three forms, and `auto`."""
     return SOLVERS[request.param]
 
 

@@ -17,10 +17,16 @@ from untuned.ops import Ops, Scalar, Tree
 
 
 class Data(NamedTuple):
-    """All rows of each side, as arrays of the run's library; None where there is no data."""
+    """The rows of each side a run works on, as arrays of its library; None where there are none.
+
+    `pilot` are a few random rows of the inner side, `held_out` rows of the outer side that are not
+    in `outer`, each for methods that use them (untuned.stages).
+    """
 
     inner: Tree = None
     outer: Tree = None
+    pilot: Tree = None
+    held_out: Tree = None
 
 
 class Batch(NamedTuple):
@@ -117,7 +123,9 @@ def gather(
     draws: tuple[int, int],
 ) -> Batch:
     """The batch of a step of a chunk, from the first batches of each side not drawn before."""
-    inner, outer = (_side(ops, *side) for side in zip(data, feed[:2], drawn, draws, strict=True))
+    inner, outer = (
+        _side(ops, *side) for side in zip(data[:2], feed[:2], drawn, draws, strict=True)
+    )
     uniform = None if feed.uniform is None else feed.uniform[step]
     return Batch(inner, outer, uniform, data)
 

@@ -34,6 +34,7 @@ class Carry(NamedTuple):
     # Of this chunk alone; the host adds them up, so that no counter can overflow.
     steps: Scalar
     capped: Scalar
+    indefinite: Scalar
     drawn: tuple[Scalar, Scalar]  # batches of inner and outer data
     counts: Counts
 
@@ -44,8 +45,10 @@ class Position(NamedTuple):
     carry: Carry
     steps: int = 0
     cap_hits: int = 0
+    indefinite: int = 0  # steps in which g was seen not to be convex in y
     drawn: tuple[int, int] = (0, 0)  # batches of inner and outer data so far
     counts: Counts = Counts()
+    stage: int = 0
 
 
 def start(problem: Problem, solver: Solver) -> Carry:
@@ -62,6 +65,7 @@ def start(problem: Problem, solver: Solver) -> Carry:
         unchanged=none,
         steps=none,
         capped=none,
+        indefinite=none,
         drawn=(none, none),
         counts=Counts(none, none, none, none),
     )
@@ -86,7 +90,7 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
             info = ops.cast(info, carry.info)
             reference = stopping.update(ops, carry.reference, info)
             finite = stopping.is_finite(ops, info)
-            halt = stopping.GO_ON
+            halt = info.verdict
             unchanged = carry.unchanged
             if problem.full_batch:  # other rows may move what these rows do not
                 before, after = ((s.x, s.y, s.v) for s in (carry.state, state))
@@ -109,13 +113,18 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
                 unchanged=unchanged,
                 steps=carry.steps + 1,
                 capped=carry.capped + info.capped,
+                indefinite=carry.indefinite + info.indefinite,
                 drawn=(carry.drawn[0] + info.inner_drawn, carry.drawn[1] + info.outer_drawn),
                 counts=Counts(*(a + b for a, b in zip(carry.counts, info.counts, strict=True))),
             )
 
         none = ops.counter(0)
         fresh = carry._replace(
-            steps=none, capped=none, drawn=(none, none), counts=Counts(none, none, none, none)
+            steps=none,
+            capped=none,
+            indefinite=none,
+            drawn=(none, none),
+            counts=Counts(none, none, none, none),
         )
         return ops.while_loop(going, body, fresh)
 

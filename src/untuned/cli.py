@@ -39,7 +39,7 @@ def _main(
 @app.command()
 def demo(
     out: Out = Path("untuned-demo"),
-    method: Method = "d-tfbo",
+    method: Method = "auto",
     seed: Seed = 0,
     max_seconds: MaxSeconds = None,
     overwrite: Overwrite = False,
@@ -71,10 +71,10 @@ def _print_demo(summary: dict, out: Path) -> None:
     table.add_row("test accuracy", *(f"{value:.1%}" for value in hits))
     console = Console()
     console.print(table)
-    wrong, found = summary["wrong_labels"], summary["wrong_labels_among_lowest_weights"]
+    wrong, found = summary["wrong_labels"], summary["wrong_labels_among_lowest_quality"]
     console.print(
-        f"{found} of the {wrong} wrong labels are among the {wrong} lowest of "
-        f"{summary['training_rows']} weights ({found / wrong:.0%}).\n"
+        f"{found} of the {wrong} wrong labels are among the {wrong} of lowest quality, of "
+        f"{summary['training_rows']} in all ({found / wrong:.0%}).\n"
         f"{summary['message']}\n"
         f"Picture of the run: {out / 'run.png'}\n"
         f"All numbers: {out / 'result.json'}, {out / 'history.csv'}, {out / 'rows.csv'}",

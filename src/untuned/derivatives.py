@@ -67,13 +67,21 @@ class Oracles:
         """f, grad_x f and grad_y f."""
         return Outer(*self.ops.value_and_grads(_on(self._outer, rows), x, y))
 
+    def outer_value(self, x: Tree, y: Tree, rows: Tree) -> Scalar:
+        """f alone, for rows on which it is only watched."""
+        return self.ops.value(_on(self._outer, rows), x, y)
+
     def inner_value(self, x: Tree, y: Tree, rows: Tree) -> Scalar:
-        """g alone, which no method needs but who watches a run does."""
+        """g alone, for who watches a run."""
         return self.ops.value(_on(self._inner, rows), x, y)
 
     def inner_grad(self, x: Tree, y: Tree, rows: Tree) -> Tree:
         """grad_y g."""
         return self.ops.grad_y(_on(self._inner, rows), x, y)
+
+    def inner_value_and_grad(self, x: Tree, y: Tree, rows: Tree) -> tuple[Scalar, Tree]:
+        """g and grad_y g, of which the value comes with the gradient."""
+        return self.ops.value_and_grad_y(_on(self._inner, rows), x, y)
 
     def inner(self, x: Tree, y: Tree, v: Tree, rows: Tree) -> Inner:
         """grad_y g, (grad_yy g) v and (grad_xy g) v, both products from one pass."""

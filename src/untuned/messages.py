@@ -9,9 +9,23 @@ READ_MORE = "docs/methods.md says what the start values assume about scale"
 
 
 def sentence(
-    status: str, record: dict[str, Any], first_norm: float, limits: dict[str, Any], dtype: str
-) -> str:
+    status: str, record: dict[str, Any], first_norm: float, limits: dict[str, Any], dtype: str,
+    solver: Any,
+) -> str:  # fmt: skip
     """The message of a status, from the last record and the limits the user set."""
+    text = _what_happened(status, record, first_norm, limits, dtype, solver)
+    if record["indefinite"]:
+        text += (
+            f" In {record['indefinite']} of {record['step']} steps g was not convex in y there; "
+            "directions without positive curvature were left out of v."
+        )
+    return text
+
+
+def _what_happened(
+    status: str, record: dict[str, Any], first_norm: float, limits: dict[str, Any], dtype: str,
+    solver: Any,
+) -> str:  # fmt: skip
     step, norm = record["step"], record["hypergrad_norm"]
     went = f"the hypergradient norm went from {first_norm:.3g} to {norm:.3g}"
     if status == "converged":
@@ -20,8 +34,7 @@ def sentence(
     if status == "max_steps":
         return (
             f"Stopped at max_steps={limits['max_steps']}: {went}, with f at {record['outer']:.6g}. "
-            f"Give more steps to go further; if step_x={record['step_x']:.2g} is too short for "
-            f"your x, lower alpha0 ({READ_MORE})."
+            f"Give more steps to go further{_if_too_short(solver, record['step_x'])}."
         )
     if status == "max_seconds":
         return (
@@ -31,12 +44,20 @@ def sentence(
     if status == "callback":
         return f"The callback stopped the run after {step} steps: {went}."
     if status == "stalled":
+        if not solver.to_tune and not hasattr(solver, "alpha0"):
+            return (
+                f"Stalled after {step} steps at hypergradient norm {norm:.3g}: no step along the "
+                f"direction found lowers f, however short. "
+                + ("Try float64, or check" if dtype == "float32" else "Check")
+                + " f and g with untuned.check_hypergradient."
+            )
         return (
             f"Stalled after {step} steps at hypergradient norm {norm:.3g}: x, y and v no longer "
             f"change in {dtype}, with step sizes {record['step_x']:.2g}, {record['step_y']:.2g}, "
             f"{record['step_v']:.2g}. Try "
             + ("float64, or " if dtype == "float32" else "")
-            + f"smaller alpha0, beta0, gamma0 ({READ_MORE})."
+            + _longer_steps(solver)
+            + "."
         )
     if status == "cap_hit":
         return (
@@ -44,10 +65,24 @@ def sentence(
             f"cap before reaching its accuracy: {went}, but less exactly than the method asks. "
             "Raise cap, loosen c_y or c_v, or check the inner problem with untuned.check_problem."
         )
-    return _divergence(record)
+    return _divergence(record, solver)
 
 
-def _divergence(record: dict[str, Any]) -> str:
+def _if_too_short(solver: Any, step_x: float) -> str:
+    if hasattr(solver, "alpha0"):
+        return f"; if step_x={step_x:.2g} is too short for your x, lower alpha0 ({READ_MORE})"
+    if solver.to_tune:
+        return f"; step_x={step_x:.2g} comes from {' and '.join(solver.to_tune)}, try others"
+    return ""
+
+
+def _longer_steps(solver: Any) -> str:
+    if hasattr(solver, "alpha0"):
+        return f"smaller alpha0, beta0, gamma0 ({READ_MORE})"
+    return f"other values of {' and '.join(solver.to_tune)}"
+
+
+def _divergence(record: dict[str, Any], solver: Any) -> str:
     # In this order: a bad gradient of g spoils y and with it all the others.
     names = {
         "inner_grad_norm": "the gradient of g in y",
@@ -61,8 +96,11 @@ def _divergence(record: dict[str, Any]) -> str:
         if not math.isfinite(record[column]):
             what, value = name, record[column]
             break
+    if hasattr(solver, "alpha0"):
+        shorter = ", or raise alpha0, beta0 and gamma0, which makes the first steps shorter"
+    else:
+        shorter = f", or try smaller {solver.to_tune[0]}" if solver.to_tune else ""
     return (
         f"Diverged at step {record['step']}: {what} became {value}. x, y and v are those "
-        "of the best step before it. Check f and g there with untuned.check_problem, or raise "
-        "alpha0, beta0 and gamma0, which makes the first steps shorter."
+        f"of the best step before it. Check f and g there with untuned.check_problem{shorter}."
     )

@@ -23,19 +23,22 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 COLUMNS = (
     "step", "seconds", "outer", "inner_grad_norm", "residual_norm", "hypergrad_norm",
     "step_x", "step_y", "step_v", "inner_steps", "linear_steps", "cap_hits",
+    "indefinite",
     "outer_grad", "inner_grad", "hvp", "cross",
 )  # fmt: skip
-WHOLE = frozenset(
-    ("step", "inner_steps", "linear_steps", "cap_hits", "outer_grad", "inner_grad", "hvp", "cross")
-)
+WHOLE = frozenset(COLUMNS) - {
+    "seconds", "outer", "inner_grad_norm", "residual_norm", "hypergrad_norm",
+    "step_x", "step_y", "step_v",
+}  # fmt: skip
 
 
 class History(Mapping[str, np.ndarray]):
     """The records of a run: a mapping of equally long NumPy arrays.
 
     A record is made every `eval_every` steps and at the end. Its values are those of the last
-    step before it; counts (`outer_grad`, `inner_grad`, `hvp`, `cross`) and `cap_hits`, the steps
-    in which a sub-loop ended at its cap, are totals so far.
+    step before it; counts (`outer_grad`, `inner_grad`, `hvp`, `cross`), `cap_hits` (the steps in
+    which a sub-loop ended at its cap) and `indefinite` (those in which g was seen not to be convex
+    in y) are totals so far.
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None):

@@ -48,7 +48,10 @@ class Saver:
             carry = carry._replace(halt=self.problem.ops.counter(stopping.GO_ON))
         inner, outer = notes["drawn"]
         counts = Counts(**notes["counts"])
-        position = Position(carry, notes["steps"], notes["cap_hits"], (inner, outer), counts)
+        position = Position(
+            carry, notes["steps"], notes["cap_hits"], notes["indefinite"], (inner, outer), counts,
+            notes["stage"],
+        )  # fmt: skip
         return position, History(columns), notes["seconds"]
 
     def is_due(self) -> bool:
@@ -67,6 +70,8 @@ class Saver:
             "steps": now.steps,
             "seconds": seconds,
             "cap_hits": now.cap_hits,
+            "indefinite": now.indefinite,
+            "stage": now.stage,
             "drawn": now.drawn,
             "counts": now.counts._asdict(),
             "tol": tol,
@@ -109,7 +114,7 @@ def probe(problem: Problem) -> list[float]:
     def numbers(x: Tree, y: Tree, data: Data) -> tuple:
         inner, outer = (
             rows if size is None else ops.take(rows, np.arange(size))
-            for rows, size in zip(data, problem.batch_sizes, strict=True)
+            for rows, size in zip(data[:2], problem.batch_sizes, strict=True)
         )
         out: list[Scalar] = []
         for shift in (0.0, 0.1):

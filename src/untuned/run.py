@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from untuned import chunk, messages, resume, settings, solvers, stopping
+from untuned import chunk, messages, resume, settings, solvers, stages, stopping
 from untuned.batches import Feed, draw, gather
 from untuned.chunk import Position
 from untuned.derivatives import Counts
@@ -30,7 +29,7 @@ def minimize(
     x0: Tree,
     y0: Tree,
     *,
-    method: Any = "d-tfbo",
+    method: Any = "auto",
     outer_data: Tree = None,
     inner_data: Tree = None,
     batch_size: int | tuple[int | None, int | None] | None = None,
@@ -60,7 +59,8 @@ def minimize(
     tol : stop when the hypergradient norm is at most tol times its first value.
     constraint : the set of x: "simplex", "nonnegative", (low, high), or a function that projects.
     seed : of the rows' order.
-    eval_every : steps between records; None for about 100 records in all.
+    eval_every : steps between records; None for about 100 records in all, or for one at every step
+        of a method that solves for y and v as exactly as it needs.
     callback : called with a `Snapshot` at every record; returning True stops the run.
     progress : True for a live bar.
     checkpoint : a path to save to as the run goes; an existing one is resumed from.
@@ -82,17 +82,18 @@ def minimize(
     settings.check(solver, max_steps, max_seconds, tol, seed, eval_every, callback)
     max_steps, seed = int(max_steps), int(seed)  # NumPy's whole numbers are welcome too
     path = settings.checkpoint_path(checkpoint)
-    if hasattr(solver, "horizon") and solver.horizon is None:
-        solver = dataclasses.replace(solver, horizon=max_steps)
     problem = build(outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint)
+    if hasattr(solver, "fitted"):
+        solver = solver.fitted(problem.full_batch, max_steps)
     limits = {
         "max_steps": max_steps,
         "max_seconds": None if max_seconds is None else float(max_seconds),
         "tol": None if tol is None else float(tol),
     }
-    eval_every = math.ceil(max_steps / 100) if eval_every is None else int(eval_every)
+    if eval_every is None:
+        eval_every = 1 if solver.cost.hvp is None else math.ceil(max_steps / 100)
     with problem.precision(), Bar(progress, max_steps, solver.name) as bar:
-        run = _Run(problem, solver, limits, eval_every, seed, path)
+        run = _Run(problem, solver, limits, int(eval_every), seed, path)
         return run.result(run.loop(callback, bar))
 
 
@@ -104,11 +105,13 @@ class _Run:
         path: Path | None,
     ):  # fmt: skip
         self.problem, self.solver, self.limits = problem, solver, limits
-        self.eval_every = eval_every
+        self.eval_every, self.seed = eval_every, seed
         self.feeder = Feeder(problem, solver, seed, eval_every)
         self.seconds = 0.0
         self.bad_inner_value = math.nan
         self.history = History()
+        self.shares = stages.plan(problem, solver, seed)
+        self.compile_seconds = 0.0
         self.now = Position(chunk.start(problem, solver))
         self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
         if self.saver and self.saver.path.exists():
@@ -117,8 +120,11 @@ class _Run:
         self._compile()
 
     def _compile(self) -> None:
+        """Make ready for the rows of the present stage."""
         start = time.perf_counter()
-        ops, o, data = self.problem.ops, self.problem.oracles, self.problem.data
+        ops, o = self.problem.ops, self.problem.oracles
+        share = self.shares[self.now.stage]
+        data = self.data = stages.rows(self.problem, self.solver, self.seed, share)
         function = chunk.make(self.problem, self.solver, self.limits["tol"])
         now, feeder = self.now, self.feeder
         feed = feeder.make(now.steps, now.drawn, feeder.longest)
@@ -132,7 +138,7 @@ class _Run:
         point = (self.problem.x0, self.problem.y0)
         feed = feeder.make(now.steps, now.drawn, 1)
         self.inner_value = ops.compile(inner_value, *point, data, feed)
-        self.compile_seconds = time.perf_counter() - start
+        self.compile_seconds += time.perf_counter() - start
 
     def loop(self, callback: Callable | None, bar: Bar) -> Status:
         """Make steps until something ends the run; the status says what."""
@@ -153,6 +159,7 @@ class _Run:
                 if callback and self._report(callback):
                     status = "callback"
                     break
+            self._enter_next_stage()
             info = self.now.carry.info
             bar.update(self.now.steps, float(info.outer), float(info.hypergrad_norm))
         if self.now.steps > (self.history["step"][-1] if self.history.records else 0):
@@ -166,7 +173,7 @@ class _Run:
         start = time.perf_counter()
         now, feeder = self.now, self.feeder
         feed = feeder.take(now.steps, now.drawn)
-        carry = self.chunk(now.carry, self.problem.data, feed, np.int32(count))
+        carry = self.chunk(now.carry, self.data, feed, np.int32(count))
         feeder.draw_ahead(now.steps, now.drawn, count)  # while the device computes
         self.problem.ops.sync(carry)
         taken = time.perf_counter() - start
@@ -175,10 +182,30 @@ class _Run:
             carry,
             now.steps + int(carry.steps),
             now.cap_hits + int(carry.capped),
+            now.indefinite + int(carry.indefinite),
             (now.drawn[0] + int(carry.drawn[0]), now.drawn[1] + int(carry.drawn[1])),
             Counts(*(a + int(b) for a, b in zip(now.counts, carry.counts, strict=True))),
+            now.stage,
         )
         return taken
+
+    def _enter_next_stage(self) -> None:
+        """Where a stage is over and more rows are left, go on with them."""
+        carry = self.now.carry
+        over = int(carry.halt) in (stopping.CONVERGED, stopping.STALLED)
+        if not over or self.now.stage == len(self.shares) - 1:
+            return
+        ops = self.problem.ops
+        fresh = carry._replace(
+            state=self.solver.on_new_rows(self.problem.oracles, carry.state),
+            # Values on other rows do not compare.
+            best=carry.best._replace(measure=ops.scalar(math.inf, self.problem.y0)),
+            halt=self._halt(stopping.GO_ON),
+            unchanged=ops.counter(0),
+        )
+        self.now = self.now._replace(carry=fresh, stage=self.now.stage + 1)
+        self.sound = self.now
+        self._compile()
 
     def _watch_inner(self) -> bool:
         """Is g itself finite where the next step would evaluate it? Asked at records only.
@@ -206,7 +233,7 @@ class _Run:
     def _inner_value(self) -> float:
         state = self.now.carry.state
         feed = self.feeder.make(self.now.steps, self.now.drawn, 1)
-        return float(self.inner_value(state.x, state.y, self.problem.data, feed))
+        return float(self.inner_value(state.x, state.y, self.data, feed))
 
     def _halt(self, code: int) -> Any:
         return self.problem.ops.counter(code)
@@ -217,7 +244,7 @@ class _Run:
 
     def _status(self, seconds: float) -> Status | None:
         """Why the run is over, or None."""
-        carry, steps, cap_hits, *_ = self.now
+        carry, steps, cap_hits = self.now[:3]
         halt = int(carry.halt)
         if halt == stopping.STALLED:
             # At rest because the hypergradient is zero but for rounding: that is the goal.
@@ -236,14 +263,14 @@ class _Run:
         return "cap_hit" if over and stopping.keeps_hitting_cap(cap_hits, steps) else over
 
     def _record(self) -> dict[str, Any]:
-        carry, steps, cap_hits, _, counts = self.now
+        carry, steps, cap_hits, indefinite, _, counts, _ = self.now
         info = {
             name: value.item() if hasattr(value, "item") else value
             for name, value in carry.info._asdict().items()
             if name in COLUMNS
         }
-        host = {"step": steps, "seconds": self.seconds, "cap_hits": cap_hits}
-        return host | info | counts._asdict()
+        totals = {"cap_hits": cap_hits, "indefinite": indefinite} | counts._asdict()
+        return {"step": steps, "seconds": self.seconds} | info | totals
 
     def _report(self, callback: Callable) -> bool:
         state = self.now.carry.state
@@ -254,9 +281,10 @@ class _Run:
 
     def result(self, status: Status) -> Result:
         """What the user gets: the best point, and why the run ended."""
-        carry, steps, _, _, counts = self.now
+        carry, steps, counts = self.now.carry, self.now.steps, self.now.counts
         # A batch's own loss is no ground to prefer an earlier point, a divergence is.
-        worse = self.problem.full_batch and stopping.last_is_worse(carry.info, carry.best.measure)
+        comparable = self.problem.full_batch or getattr(self.solver, "averages", False)
+        worse = comparable and stopping.last_is_worse(carry.info, carry.best.measure)
         point = carry.best if worse or status == "diverged" else carry.state
         x, y, v, state = self.problem.outward((point.x, point.y, point.v, carry.state))
         first_norm = float(carry.reference.hypergrad_norm)
@@ -271,6 +299,7 @@ class _Run:
                 first_norm,
                 self.limits,
                 self.problem.dtype,
+                self.solver,
             ),
             steps=steps,
             seconds=self.seconds,

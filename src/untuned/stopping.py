@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from untuned.ops import Ops, Scalar
-from untuned.solvers.base import Info
+from untuned.solvers.base import CONVERGED, DIVERGED, GO_ON, STALLED, Info
 
-# Why a chunk of steps ended early; whole numbers, since compiled code carries them.
-GO_ON, CONVERGED, DIVERGED, STALLED = 0, 1, 2, 3
+__all__ = ["CONVERGED", "DIVERGED", "GO_ON", "STALLED"]
 
 SOLVED = 0.1  # share of the largest inner gradient norm seen
 STALL_STEPS = 100  # steps in a row that change no bit of x, y and v; every later one is as short

@@ -43,7 +43,8 @@ class Outcome:
     result: Result
     validation_loss: tuple[float, float]  # before and after, mean over trusted rows
     test_accuracy: tuple[float, float]
-    found: int  # wrong labels among as many lowest weights as there are wrong labels
+    quality: np.ndarray  # the cleaned model's probability of the label each training row has
+    found: int  # wrong labels among as many of lowest quality as there are wrong labels
 
     @property
     def weights(self) -> np.ndarray:
@@ -55,7 +56,7 @@ class Outcome:
         return {
             "training_rows": len(self.digits.wrong),
             "wrong_labels": wrong,
-            "wrong_labels_among_lowest_weights": self.found,
+            "wrong_labels_among_lowest_quality": self.found,
             "validation_loss_before": self.validation_loss[0],
             "validation_loss_after": self.validation_loss[1],
             "test_accuracy_before": self.test_accuracy[0],
@@ -111,7 +112,8 @@ def run(method: str, seed: int, max_seconds: float | None, progress: bool) -> Ou
         progress=progress,
     )
     before = _trained_with_equal_weights(digits, x0, y0)
-    lowest = np.argsort(result.x, kind="stable")[: int(digits.wrong.sum())]
+    quality = np.exp(-np.asarray(softmax(result.y, digits.train)))
+    lowest = np.argsort(quality, kind="stable")[: int(digits.wrong.sum())]
     return Outcome(
         digits=digits,
         result=result,
@@ -120,6 +122,7 @@ def run(method: str, seed: int, max_seconds: float | None, progress: bool) -> Ou
             cleaning.accuracy(before, digits.test),
             cleaning.accuracy(result.y, digits.test),
         ),
+        quality=quality,
         found=int(digits.wrong[lowest].sum()),
     )
 
@@ -136,11 +139,12 @@ def _mean_loss(weights: np.ndarray, digits: Digits) -> float:
 
 
 def rows_frame(outcome: Outcome) -> pandas.DataFrame:
-    """One line per training row: its weight, its labels, and whether it was made wrong."""
+    """One line per training row: quality, weight, labels, and whether it was made wrong."""
     import pandas
 
     digits = outcome.digits
     columns = {
+        "quality": outcome.quality,
         "weight": outcome.weights,
         "given_label": digits.train.labels,
         "true_label": digits.true_labels,
@@ -150,7 +154,7 @@ def rows_frame(outcome: Outcome) -> pandas.DataFrame:
 
 
 def figure(outcome: Outcome) -> Figure:
-    """The run above; below, the weights it learned and the digits it trusts least."""
+    """The run above; below, the quality of each label and the digits it trusts least."""
     from matplotlib import pyplot as plt
 
     from untuned import plotting
@@ -161,16 +165,20 @@ def figure(outcome: Outcome) -> Figure:
     left, right = halves[1].subfigures(1, 2, width_ratios=[1, 1.6])
 
     panel = left.subplots()
-    wrong, weights = outcome.digits.wrong, outcome.weights
+    wrong, quality = outcome.digits.wrong, outcome.quality
     bins = np.linspace(0, 1, 31).tolist()
-    panel.hist(weights[~wrong], bins, color=plotting.BLUE, alpha=0.7, label="right label")
-    panel.hist(weights[wrong], bins, color=plotting.ORANGE, alpha=0.7, label="wrong label")
-    panel.set(title="Learned weight per training row", xlabel="weight", ylabel="rows")
+    panel.hist(quality[~wrong], bins, color=plotting.BLUE, alpha=0.7, label="right label")
+    panel.hist(quality[wrong], bins, color=plotting.ORANGE, alpha=0.7, label="wrong label")
+    panel.set(
+        title="Quality of each training label",
+        xlabel="probability of the label given",
+        ylabel="rows",
+    )
     panel.legend(frameon=False, fontsize="small")
     plotting.tidy(panel)
 
     right.suptitle("Trusted least: label given, and what was true", fontsize="medium")
-    lowest = np.argsort(weights, kind="stable")[:14]
+    lowest = np.argsort(quality, kind="stable")[:14]
     for cell, row in zip(right.subplots(2, 7).flat, lowest, strict=True):
         cell.imshow(outcome.digits.train.features[row, :-1].reshape(8, 8), cmap="gray_r")
         given, true = outcome.digits.train.labels[row], outcome.digits.true_labels[row]

@@ -40,6 +40,18 @@ class Ops(Protocol):
     def norm(self, tree: Tree, /) -> Scalar:
         """Euclidean norm over all entries of all leaves."""
 
+    def ravel(self, tree: Tree, /) -> Any:
+        """All entries as one vector."""
+
+    def unravel(self, vector: Any, like: Tree, /) -> Tree:
+        """The tree with the structure and shapes of `like` that `ravel` turns into `vector`."""
+
+    def stack(self, tree: Tree, count: int, /) -> Tree:
+        """`count` copies of every leaf along a new leading axis."""
+
+    def push(self, stack: Tree, tree: Tree, /) -> Tree:
+        """The stack without its first entry and with `tree` as its last."""
+
     def equal(self, a: Tree, b: Tree, /) -> Scalar:
         """Whether every entry is the same number."""
 
@@ -49,6 +61,12 @@ class Ops(Protocol):
     # Scalars
     def scalar(self, value: float, like: Tree, /) -> Scalar:
         """`value` as a scalar of a run whose variables are like `like`."""
+
+    def array(self, value: Scalar, like: Tree, /) -> Any:
+        """A scalar of a run as a 0-d array, which can be stacked."""
+
+    def number(self, array: Any, /) -> Scalar:
+        """A 0-d array as a scalar of a run."""
 
     def counter(self, value: int, /) -> Scalar:
         """A whole number that a loop can carry."""
@@ -61,6 +79,16 @@ class Ops(Protocol):
     def isfinite(self, a: Scalar, /) -> Scalar: ...
     def cast(self, tree: Tree, like: Tree, /) -> Tree:
         """`tree` with the dtypes of `like`, where a loop needs them fixed."""
+
+    def epsilon(self, like: Tree, /) -> float:
+        """The spacing of floating-point numbers at 1, in the dtype of `like`."""
+
+    # Small dense matrices
+    def matrix(self, product: Callable, size: int, like: Tree, /) -> Any:
+        """The matrix of a linear map of vectors, from its products with the unit vectors."""
+
+    def eigh(self, matrix: Any, /) -> tuple[Any, Any]:
+        """Eigenvalues and eigenvectors of a symmetric matrix."""
 
     # Projections
     def clip(self, array: Any, low: Any, high: Any, /) -> Any: ...
@@ -89,6 +117,7 @@ class Ops(Protocol):
         """fn, its gradient in x, its gradient in y."""
 
     def grad_y(self, fn: Callable, x: Tree, y: Tree, /) -> Tree: ...
+    def value_and_grad_y(self, fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree]: ...
     def linearize(self, fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
         """The y-gradient of fn, and `pull(v, wrt)` for products of its second derivatives with v.
 

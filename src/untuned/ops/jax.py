@@ -24,6 +24,7 @@ clip = jnp.clip
 while_loop = lax.while_loop
 flatten = tu.tree_flatten
 unflatten = tu.tree_unflatten
+eigh = jnp.linalg.eigh
 
 
 def paths(tree: Tree, /) -> list[str]:
@@ -50,6 +51,26 @@ def norm(tree: Tree, /) -> Scalar:
     return jnp.sqrt(sum(jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(tree)))
 
 
+def ravel(tree: Tree, /) -> Any:
+    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)])
+
+
+def unravel(vector: Any, like: Tree, /) -> Tree:
+    leaves, structure = tu.tree_flatten(like)
+    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
+    parts = jnp.split(vector, ends)
+    shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
+    return tu.tree_unflatten(structure, shaped)
+
+
+def stack(tree: Tree, count: int, /) -> Tree:
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * count), tree)
+
+
+def push(stack: Tree, tree: Tree, /) -> Tree:
+    return jax.tree.map(lambda old, new: jnp.concatenate([old[1:], new[None]]), stack, tree)
+
+
 def equal(a: Tree, b: Tree, /) -> Scalar:
     same = jax.tree.map(lambda ai, bi: jnp.all(ai == bi), a, b)
     return jnp.all(jnp.stack(jax.tree.leaves(same)))
@@ -64,6 +85,14 @@ def scalar(value: float, like: Tree, /) -> Scalar:
     return jnp.asarray(value, jnp.result_type(*jax.tree.leaves(like)))
 
 
+def array(value: Scalar, like: Tree, /) -> Any:
+    return scalar(value, like)
+
+
+def number(array: Any, /) -> Scalar:
+    return array
+
+
 def counter(value: int, /) -> Scalar:
     return jnp.asarray(value, jnp.int32)
 
@@ -74,6 +103,14 @@ def floor(a: Scalar, /) -> Scalar:
 
 def cast(tree: Tree, like: Tree, /) -> Tree:
     return jax.tree.map(lambda leaf, model: jnp.asarray(leaf, model.dtype), tree, like)
+
+
+def epsilon(like: Tree, /) -> float:
+    return float(jnp.finfo(jnp.result_type(*jax.tree.leaves(like))).eps)
+
+
+def matrix(product: Callable, size: int, like: Tree, /) -> Any:
+    return jax.vmap(product)(jnp.eye(size, dtype=jnp.result_type(*jax.tree.leaves(like))))
 
 
 def simplex(array: Any, /) -> Any:
@@ -107,6 +144,10 @@ def value_and_grads(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tr
 
 def grad_y(fn: Callable, x: Tree, y: Tree, /) -> Tree:
     return jax.grad(fn, argnums=1)(x, y)
+
+
+def value_and_grad_y(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree]:
+    return jax.value_and_grad(fn, argnums=1)(x, y)
 
 
 def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:

@@ -71,6 +71,24 @@ def norm(tree: Tree, /) -> Scalar:
     return torch.nn.utils.get_total_norm(leaves).item()
 
 
+def ravel(tree: Tree, /) -> Any:
+    return torch.cat([leaf.reshape(-1) for leaf in _leaves(tree)])
+
+
+def unravel(vector: Any, like: Tree, /) -> Tree:
+    leaves = _leaves(like)
+    parts = torch.split(vector, [leaf.numel() for leaf in leaves])
+    return _like(like, [p.reshape(leaf.shape) for p, leaf in zip(parts, leaves, strict=True)])
+
+
+def stack(tree: Tree, count: int, /) -> Tree:
+    return tree_map(lambda leaf: torch.stack([leaf] * count), tree)
+
+
+def push(stack: Tree, tree: Tree, /) -> Tree:
+    return tree_map(lambda old, new: torch.cat([old[1:], new[None]]), stack, tree)
+
+
 def equal(a: Tree, b: Tree, /) -> Scalar:
     pairs = zip(_leaves(a), _leaves(b), strict=True)
     return all(torch.equal(ai, bi) for ai, bi in pairs)
@@ -83,6 +101,15 @@ def take(tree: Tree, indices: Any, /) -> Tree:
 
 def scalar(value: float, like: Tree, /) -> Scalar:
     return value
+
+
+def array(value: Scalar, like: Tree, /) -> Any:
+    model = _leaves(like)[0]
+    return torch.tensor(value, dtype=model.dtype, device=model.device)
+
+
+def number(array: Any, /) -> Scalar:
+    return array.item()
 
 
 def maximum(a: Scalar, b: Scalar, /) -> Scalar:
@@ -99,6 +126,23 @@ def floor(a: Scalar, /) -> Scalar:
 
 def cast(tree: Tree, like: Tree, /) -> Tree:
     return tree
+
+
+def epsilon(like: Tree, /) -> float:
+    return torch.finfo(_leaves(like)[0].dtype).eps
+
+
+def matrix(product: Callable, size: int, like: Tree, /) -> Any:
+    model = _leaves(like)[0]
+    units = torch.eye(size, dtype=model.dtype, device=model.device)
+    return torch.stack([product(unit) for unit in units])
+
+
+def eigh(matrix: Any, /) -> tuple[Any, Any]:
+    if not torch.isfinite(matrix).all():  # which LAPACK refuses, and JAX lets through
+        return torch.full_like(matrix[0], math.nan), torch.full_like(matrix, math.nan)
+    values, vectors = torch.linalg.eigh(matrix)
+    return values, vectors
 
 
 def clip(array: Any, low: Any, high: Any, /) -> Any:
@@ -168,7 +212,7 @@ def _gradients(result: Any, leaves: list[torch.Tensor], v: Any = None, **options
 
 def value(fn: Callable, x: Tree, y: Tree, /) -> Scalar:
     with torch.no_grad():
-        return fn(x, y)
+        return fn(x, y).item()
 
 
 def value_and_grads(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tree]:
@@ -185,6 +229,13 @@ def grad_y(fn: Callable, x: Tree, y: Tree, /) -> Tree:
     with torch.enable_grad():
         result = fn(x, y)
     return _like(y, _gradients([result], y_leaves))
+
+
+def value_and_grad_y(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree]:
+    y_leaves, y = _tracked(y)
+    with torch.enable_grad():
+        result = fn(x, y)
+    return result.item(), _like(y, _gradients([result], y_leaves))
 
 
 def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:

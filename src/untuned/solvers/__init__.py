@@ -7,6 +7,7 @@ from untuned.solvers.base import METHODS, Info, Solver, get, names
 if TYPE_CHECKING:
     from untuned.solvers.aid import AID
     from untuned.solvers.amigo import AmIGO
+    from untuned.solvers.auto import Auto
     from untuned.solvers.bsa import BSA
     from untuned.solvers.dtfbo import DTFBO
     from untuned.solvers.f2sa import F2SA
@@ -34,6 +35,7 @@ __all__ = [
     "TTSA",
     "VRBO",
     "AmIGO",
+    "Auto",
     "Info",
     "Solver",
     "StocBiO",

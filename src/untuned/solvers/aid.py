@@ -20,8 +20,8 @@ from typing import ClassVar, Literal
 from untuned.batches import Batch
 from untuned.derivatives import Counts, Oracles
 from untuned.ops import Tree
+from untuned.solvers import conjugate_gradient
 from untuned.solvers.base import Info, descend_x, require_count
-from untuned.solvers.conjugate_gradient import conjugate_gradient
 from untuned.solvers.descent import descend
 from untuned.solvers.soba import State
 from untuned.solvers.tuned import Tuned, report
@@ -70,13 +70,15 @@ class AID(Tuned):
         )
         f = o.outer(x, y, batch.outer)
         linear = o.linear(x, y, batch.inner)
-        with_cg = self.linear_solver == "cg"
-        if with_cg:
-            v, r_norm = conjugate_gradient(ops, linear.hvp, f.grad_y, v, self.linear_steps)
+        if self.linear_solver == "cg":
+            residual = ops.sub(f.grad_y, linear.hvp(v))
+            solved = conjugate_gradient.solve(ops, linear.hvp, residual, v, most=self.linear_steps)
+            v, r_norm, linear_steps = solved.z, solved.residual_norm, solved.steps
         else:
             v, r_norm = descend(
                 ops, lambda _, v: ops.sub(linear.hvp(v), f.grad_y), v, rates.v, self.linear_steps
             )
+            linear_steps = self.linear_steps
         hypergrad = ops.sub(f.grad_x, linear.cross(v))
         x, h_norm = descend_x(o, rates.x, hypergrad, ops.norm(hypergrad), x)
         info = report(
@@ -88,7 +90,7 @@ class AID(Tuned):
             hypergrad_norm=h_norm,
             v=v,
             inner_steps=self.inner_steps,
-            linear_steps=self.linear_steps,
-            counts=self.cost,
+            linear_steps=linear_steps,
+            counts=self.cost._replace(hvp=self.cost.hvp - self.linear_steps + linear_steps),
         )
         return State(x, y, v, t + 1), info

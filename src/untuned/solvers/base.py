@@ -6,18 +6,20 @@ A method holds no function, no data and no loop over its steps; `untuned.run` ha
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from untuned.batches import Batch
 from untuned.derivatives import Counts, Oracles
-from untuned.ops import Scalar, Tree
+from untuned.ops import Ops, Scalar, Tree
 from untuned.wording import brief, unknown
 
 # name -> "module:class"; modules are imported when a method is asked for.
 METHODS = {
     "aid": "untuned.solvers.aid:AID",
     "amigo": "untuned.solvers.amigo:AmIGO",
+    "auto": "untuned.solvers.auto:Auto",
     "bsa": "untuned.solvers.bsa:BSA",
     "d-tfbo": "untuned.solvers.dtfbo:DTFBO",
     "f2sa": "untuned.solvers.f2sa:F2SA",
@@ -33,13 +35,18 @@ METHODS = {
 }
 
 
+# What a step says of the run; whole numbers, since compiled code carries them.
+GO_ON, CONVERGED, DIVERGED, STALLED = 0, 1, 2, 3
+
+
 class Info(NamedTuple):
     """Scalars of one step, for diagnosis only: nothing in it feeds back into the method.
 
     All are taken at the step's own points (x_t and the y, v the method uses with it), before x
     moves. `inner_drawn` and `outer_drawn` are the batches the step used. `measure` is what orders
     iterates: an upper estimate of Phi(x_t) = f(x_t, y*(x_t)), at most twice `measure_error` above
-    the truth to first order in the error of y.
+    the truth to first order in the error of y. `indefinite` is 1 where grad_yy g was seen not to be
+    positive definite. `verdict` ends the run where the method itself knows that it is over.
     """
 
     outer: Scalar = 0.0
@@ -54,6 +61,8 @@ class Info(NamedTuple):
     inner_steps: Scalar = 0
     linear_steps: Scalar = 0
     capped: Scalar = 0
+    indefinite: Scalar = 0
+    verdict: Scalar = GO_ON
     inner_drawn: Scalar = 1
     outer_drawn: Scalar = 1
     counts: Counts = Counts()
@@ -103,6 +112,11 @@ def get(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
+def size(ops: Ops, tree: Tree) -> int:
+    """The number of entries of a tree."""
+    return sum(math.prod(leaf.shape) for leaf in ops.flatten(tree)[0])
+
+
 def descend_x(o: Oracles, step: Scalar, hypergrad: Tree, norm: Scalar, x: Tree) -> tuple[Tree, Any]:
     """One step of x against its hypergradient, and the norm of what really moved x.
 
@@ -136,6 +150,11 @@ def require_positive(solver: Any, *fields: str) -> None:
                 f"{type(solver).__name__} was given {field}={brief(value)}; "
                 f"expected a finite number above zero, for example {field}=1.0."
             )
+
+
+def require_start(solver: Any, *fields: str) -> None:
+    """Refuse start values of accumulators that are neither positive numbers nor "auto"."""
+    require_positive(solver, *(field for field in fields if getattr(solver, field) != "auto"))
 
 
 def require_count(solver: Any, *fields: str) -> None:

@@ -1,34 +1,72 @@
-"""Conjugate gradients for H v = b with a fixed number of products."""
+"""Conjugate gradients for H z = b, for a number of steps or until a residual is small."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from untuned.ops import Ops, Scalar, Tree
 
+Map = Callable[[Tree], Tree]
 
-def conjugate_gradient(
-    ops: Ops, product: Callable[[Tree], Tree], b: Tree, v: Tree, steps: int
-) -> tuple[Tree, Scalar]:
-    """`steps` steps from v; the solution and its residual norm. Costs steps + 1 products.
 
-    Once the residual or the curvature is exactly zero there is nothing left to do, and the
-    solution is kept.
+class Solution(NamedTuple):
+    """Where conjugate gradients ended.
+
+    Where `indefinite` is 1 a direction of no positive curvature was met, and z is the point
+    before it; `escape` is the next step with the sign of that curvature turned.
     """
 
-    def ratio(a: Scalar, by: Scalar) -> Scalar:
-        return ops.where(by > 0, a / ops.where(by > 0, by, ops.scalar(1.0, v)), 0 * a)
+    z: Tree
+    residual_norm: Scalar
+    steps: Scalar
+    indefinite: Scalar
+    escape: Tree
+
+
+def solve(
+    ops: Ops,
+    product: Map,
+    residual: Tree,
+    start: Tree,
+    *,
+    tolerance: Scalar = 0.0,
+    most: int,
+    precondition: Map = lambda r: r,
+) -> Solution:
+    """Steps from `start`, whose `residual` is b - H start, until its norm is at most `tolerance`.
+
+    Ends after `most` steps in any case, and at once where the curvature along the next direction
+    is not positive. Each step costs one product.
+    """
+    zero = ops.scalar(0.0, start)
+
+    def going(carry: tuple) -> Scalar:
+        *_, norm, k, indefinite = carry
+        return (norm > tolerance) & (k < most) & (indefinite == 0)
 
     def step(carry: tuple) -> tuple:
-        v, r, direction, rr, k = carry
+        z, r, direction, _, rz, _, k, _ = carry
         h = product(direction)
-        length = ratio(rr, ops.dot(direction, h))
-        v = ops.axpy(length, direction, v)
-        r = ops.axpy(-length, h, r)
-        new = ops.dot(r, r)
-        return v, r, ops.axpy(ratio(new, rr), direction, r), new, k + 1
+        curvature = ops.dot(direction, h)
+        convex = curvature > 0
+        # The sign turned where the curvature is negative; nowhere to go where it is zero.
+        size = ops.where(convex, curvature, -curvature)
+        length = ops.where(size > 0, rz / ops.where(size > 0, size, zero + 1), zero)
+        taken = ops.where(convex, length, zero)
+        z, r = ops.axpy(taken, direction, z), ops.axpy(-taken, h, r)
+        pr = precondition(r)
+        new = ops.dot(r, pr)
+        following = ops.axpy(ops.where(rz > 0, new / ops.where(rz > 0, rz, zero + 1), zero),
+                             direction, pr)  # fmt: skip
+        direction = ops.where(convex, following, direction)
+        failed = ops.where(convex, ops.counter(0), ops.counter(1))
+        return z, r, direction, length, new, ops.norm(r), k + 1, failed
 
-    r = ops.sub(b, product(v))
-    start = (v, r, r, ops.dot(r, r), ops.counter(0))
-    v, r, _, _, _ = ops.while_loop(lambda carry: carry[-1] < steps, step, start)
-    return v, ops.norm(r)
+    pr = precondition(residual)
+    none = ops.counter(0)
+    carry = (
+        start, residual, pr, zero, ops.dot(residual, pr), ops.norm(residual), none, none,
+    )  # fmt: skip
+    z, _, direction, length, _, norm, steps, indefinite = ops.while_loop(going, step, carry)
+    return Solution(z, norm, steps, indefinite, ops.tree_map(lambda d: length * d, direction))

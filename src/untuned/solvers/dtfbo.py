@@ -16,18 +16,27 @@ algorithm to the letter. Given loop counts, the loops run that often and test no
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from untuned.batches import Batch, Draws, draw
 from untuned.derivatives import Counts, Linear, Oracles
 from untuned.ops import Scalar, Tree
-from untuned.solvers.adagrad_norm import Descent, descend_for, descend_until
+from untuned.solvers.adagrad_norm import (
+    Descent,
+    Start,
+    descend_for,
+    descend_until,
+    first_value,
+    step_size,
+)
 from untuned.solvers.base import (
     Info,
     descend_x,
     require_count,
     require_positive,
+    require_start,
     value_estimate,
 )
 
@@ -51,7 +60,8 @@ class DTFBO:
     Parameters
     ----------
     alpha0, beta0, gamma0 : first values of the accumulators for x, y and v; beta and gamma go
-        back to theirs at every outer iteration. They have units (docs/methods.md).
+        back to theirs at every outer iteration. They have units (docs/methods.md); "auto" takes
+        the first gradient seen instead.
     eta_x, eta_y, eta_v : coefficients of the three step sizes (Remark 1).
     c_y, c_v : the sub-loops end at squared norms c_y / T and c_v / T.
     inner_steps, linear_steps : None for the while-loops of Algorithm 1; a whole number for that
@@ -64,9 +74,9 @@ class DTFBO:
     work on one batch per outer iteration, since their test needs one and the same function.
     """
 
-    alpha0: float = 1.0
-    beta0: float = 1.0
-    gamma0: float = 1.0
+    alpha0: Start = 1.0
+    beta0: Start = 1.0
+    gamma0: Start = 1.0
     eta_x: float = 1.0
     eta_y: float = 1.0
     eta_v: float = 1.0
@@ -84,11 +94,16 @@ class DTFBO:
     to_tune: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        require_positive(self, "alpha0", "beta0", "gamma0", "eta_x", "eta_y", "eta_v", "c_y", "c_v")
+        require_start(self, "alpha0", "beta0", "gamma0")
+        require_positive(self, "eta_x", "eta_y", "eta_v", "c_y", "c_v")
         counts = ["inner_steps", "linear_steps"]
         if self.horizon != "anytime":
             counts.append("horizon")
         require_count(self, "cap", *(name for name in counts if getattr(self, name) is not None))
+
+    def fitted(self, full_batch: bool, max_steps: int) -> DTFBO:
+        """This method with the run's number of steps for T, if none was given."""
+        return dataclasses.replace(self, horizon=max_steps) if self.horizon is None else self
 
     @property
     def inner_draws(self) -> int:
@@ -104,7 +119,9 @@ class DTFBO:
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with v = 0."""
-        return State(x, y, o.ops.zeros_like(y), o.ops.scalar(self.alpha0, y), o.ops.counter(0))
+        return State(
+            x, y, o.ops.zeros_like(y), o.ops.scalar(first_value(self.alpha0), y), o.ops.counter(0)
+        )
 
     def step(self, o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         """One outer iteration, lines 3 to 12 of Algorithm 1."""
@@ -116,7 +133,7 @@ class DTFBO:
         hypergrad = ops.sub(f.grad_x, linear.cross(v.point))
         h_norm = ops.norm(hypergrad)
         alpha = ops.hypot(state.alpha, h_norm)  # line 12
-        step_x = self.eta_x / alpha
+        step_x = step_size(ops, self.eta_x, alpha)
         x, h_norm = descend_x(o, step_x, hypergrad, h_norm, x)
 
         # A while-loop evaluates once more than it steps: the test that ends it.
@@ -127,8 +144,8 @@ class DTFBO:
             residual_norm=v.norm,
             hypergrad_norm=h_norm,
             step_x=step_x,
-            step_y=self.eta_y / y.accumulator,
-            step_v=self.eta_v / v.accumulator,
+            step_y=step_size(ops, self.eta_y, y.accumulator),
+            step_v=step_size(ops, self.eta_v, v.accumulator),
             inner_steps=y.steps,
             linear_steps=v.steps,
             capped=y.capped | v.capped,

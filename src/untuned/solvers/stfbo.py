@@ -24,7 +24,14 @@ from typing import ClassVar, NamedTuple
 from untuned.batches import Batch
 from untuned.derivatives import Counts, Oracles
 from untuned.ops import Scalar, Tree
-from untuned.solvers.base import Info, descend_x, require_positive, value_estimate
+from untuned.solvers.adagrad_norm import Start, first_value, step_size
+from untuned.solvers.base import (
+    Info,
+    descend_x,
+    require_positive,
+    require_start,
+    value_estimate,
+)
 
 
 class State(NamedTuple):
@@ -45,13 +52,14 @@ class STFBO:
     Parameters
     ----------
     alpha0, beta0, gamma0 : first values of the accumulators for x, y and v. They have units
-        (docs/methods.md); the theory asks for alpha0 >= 1.
+        (docs/methods.md); the theory asks for alpha0 >= 1. "auto" takes the first gradient seen
+        instead.
     eta_x, eta_y, eta_v : coefficients of the three step sizes (Remark 2).
     """
 
-    alpha0: float = 1.0
-    beta0: float = 1.0
-    gamma0: float = 1.0
+    alpha0: Start = 1.0
+    beta0: Start = 1.0
+    gamma0: Start = 1.0
     eta_x: float = 1.0
     eta_y: float = 1.0
     eta_v: float = 1.0
@@ -64,8 +72,9 @@ class STFBO:
     to_tune: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        require_positive(self, "alpha0", "beta0", "gamma0", "eta_x", "eta_y", "eta_v")
-        if self.alpha0 < 1:
+        require_start(self, "alpha0", "beta0", "gamma0")
+        require_positive(self, "eta_x", "eta_y", "eta_v")
+        if self.alpha0 != "auto" and self.alpha0 < 1:
             warnings.warn(
                 f"STFBO was given alpha0={self.alpha0}, and its convergence theory asks for "
                 "alpha0 >= 1; the run goes on, without that guarantee.",
@@ -79,7 +88,8 @@ class STFBO:
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with v = 0."""
-        alpha, beta, gamma = (o.ops.scalar(a, y) for a in (self.alpha0, self.beta0, self.gamma0))
+        starts = (self.alpha0, self.beta0, self.gamma0)
+        alpha, beta, gamma = (o.ops.scalar(first_value(start), y) for start in starts)
         return State(x, y, o.ops.zeros_like(y), alpha, beta, gamma)
 
     def step(self, o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
@@ -96,9 +106,9 @@ class STFBO:
         gamma = ops.hypot(state.gamma, r_norm)  # line 4
         phi = ops.maximum(beta, gamma)  # line 5
         alpha = ops.hypot(state.alpha, h_norm)  # line 6
-        step_x = self.eta_x / (alpha * phi)
-        step_y = self.eta_y / beta
-        step_v = self.eta_v / phi
+        step_x = step_size(ops, self.eta_x, alpha * phi)
+        step_y = step_size(ops, self.eta_y, beta)
+        step_v = step_size(ops, self.eta_v, phi)
         y = ops.axpy(-step_y, g.grad, y)  # line 7
         v = ops.axpy(-step_v, residual, v)  # line 8
         x, h_norm = descend_x(o, step_x, hypergrad, h_norm, x)  # line 9

@@ -87,7 +87,7 @@ class VRBO(Tuned):
         stride = 1 + self.linear_steps
 
         def at_all_rows() -> tuple[Tree, Tree]:
-            inner, outer = batch.data
+            inner, outer = batch.data[:2]
             (now,) = self._evaluate(o, ((x, y),), inner, outer, lambda k: inner, rates.v)
             return now.gradient, now.hypergradient
 

@@ -1,0 +1,301 @@
+"""`auto` on all rows: quasi-Newton steps on Phi(x) = f(x, y*(x)), by implicit differentiation.
+
+A step moves x along the direction that the last one found, and evaluates there. With H, J for
+grad_yy g, grad_xy g at the new (x, y),
+
+    x <- x + s p,  y near y*(x) by Newton's method from the last y,  s = 1 or shorter, until
+    Phi~(x) <= Phi~(last x) + 1e-4 s <h, p>                                up to rounding
+    v:   H v = grad_y f  by conjugate gradients from the last v
+    h  = grad_x f - J v                                                    the hypergradient
+    Phi~ = f(x, y) - <v, grad_y g(x, y)>           Phi(x), but for the square of the error of y
+    p  = -B h                                            B: limited-memory BFGS
+
+(the test of s uses the last v, as there is no other yet). The first step stays where it is.
+
+**Accuracy.** y and v are solved for until a tenth is left of the residual that the step of x
+caused. So their errors are in proportion to the last step's length, and fall with the
+hypergradient; no number says how exact is exact enough. If Phi~ fails to fall while <v, grad_y g>
+is not small against the promised decrease, y may be to blame, and is made more exact before the
+step is made shorter.
+
+**Scale.** Every comparison is between quantities of one unit, so multiplying f or g by a constant
+changes nothing. Only the first step needs a length: a tenth of x's size per entry, or 0.1 where x
+is smaller than 1; later ones are at most tenfold the last, so a wrong guess costs a few steps.
+
+**Ends** by itself where |h| is small against the first, or where <h, p> promises less than rounding
+can show; stalls where no shorter step lowers Phi~ though more is promised.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from untuned.batches import Batch
+from untuned.derivatives import Counts, Oracles, Outer
+from untuned.ops import Ops, Scalar, Tree
+from untuned.solvers import conjugate_gradient, lbfgs, preconditioner
+from untuned.solvers.base import CONVERGED, GO_ON, STALLED, Info, size
+from untuned.solvers.newton_cg import solve_inner
+
+FIRST_SHARE, SHARE = 0.01, 0.1  # of a residual that may be left: at the start, after a step
+FIRST_LENGTH, GROWTH = 0.1, 10.0  # of steps of x
+ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
+MOST_TRIALS, FAILURES = 20, 2
+LITTLE = 0.01  # share of the whole decrease below which a step on a sample is the last
+IDLE = 3  # steps in a row that promise nothing beyond rounding
+MOST_LINEAR_STEPS = 1000
+
+
+class State(NamedTuple):
+    """Where the last step ended, what it found there, and what is remembered of those before."""
+
+    x: Tree
+    y: Tree
+    v: Tree
+    value: Scalar  # Phi~
+    hypergrad: Tree
+    direction: Tree  # p
+    memory: lbfgs.Memory
+    length: Scalar  # of the last step of x
+    matrix: Any  # the preconditioner, or None
+    linear_steps: Scalar  # since it was made
+    first_norm: Scalar  # of the hypergradient
+    held_out: Scalar  # f on held-out rows
+    gained: Scalar  # by how much it has fallen in all
+    steps: Scalar  # on these rows
+    failures: Scalar
+    idle: Scalar
+
+
+class Trial(NamedTuple):
+    """A step of x being tried, and what it took so far."""
+
+    size: Scalar  # s of x + s p
+    y: Tree
+    outer: Outer
+    inner_grad: Tree
+    accepted: Scalar
+    tries: Scalar
+    newton_steps: Scalar
+    gradients: Scalar
+    products: Scalar
+    indefinite: Scalar
+    matrix: Any  # the preconditioner, or None
+    linear_steps: Scalar  # since it was made
+
+
+def init(o: Oracles, x: Tree, y: Tree) -> State:
+    """Start at (x, y) with v = 0."""
+    ops = o.ops
+    zero, none, nothing = ops.scalar(0.0, y), ops.counter(0), ops.zeros_like(x)
+    entries = size(ops, x)
+    rms = ops.norm(x) / entries**0.5
+    return State(
+        x=x, y=y, v=ops.zeros_like(y), value=zero, hypergrad=nothing, direction=nothing,
+        memory=lbfgs.empty(ops, x),
+        length=FIRST_LENGTH * entries**0.5 * ops.maximum(rms, zero + 1),
+        matrix=preconditioner.identity(ops, y), linear_steps=none,
+        first_norm=zero, held_out=zero, gained=zero, steps=none, failures=none, idle=none,
+    )  # fmt: skip
+
+
+def on_new_rows(o: Oracles, state: State) -> State:
+    """The state for going on with other rows: the next step stays where it is and evaluates."""
+    none = o.ops.counter(0)
+    return state._replace(steps=none, failures=none, idle=none)
+
+
+def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
+    """Move x along the direction found before, and find the next."""
+    ops = o.ops
+    none = ops.counter(0)
+    first = state.steps == 0
+    most = min(MOST_LINEAR_STEPS, 2 * size(ops, state.y) + 10)
+
+    trial = _search(o, state, batch, most)
+    multiply = preconditioner.apply(ops, trial.matrix)
+    x, y, f = ops.axpy(trial.size, state.direction, state.x), trial.y, trial.outer
+
+    linear = o.linear(x, y, batch.inner)
+    residual = ops.sub(f.grad_y, linear.hvp(state.v))
+    share = ops.where(first, FIRST_SHARE, SHARE)
+    solved = conjugate_gradient.solve(
+        ops, linear.hvp, residual, state.v,
+        tolerance=share * ops.norm(residual), most=most, precondition=multiply,
+    )  # fmt: skip
+    v = solved.z
+    hypergrad = ops.sub(f.grad_x, linear.cross(v))
+    correction = ops.dot(v, trial.inner_grad)
+    value = f.value - correction
+
+    moved, failed = trial.accepted > 0, trial.accepted == 0
+    memory = lbfgs.remember(
+        ops, state.memory, ops.sub(x, state.x), ops.sub(hypergrad, state.hypergrad),
+        moved & (state.steps > 0),
+    )  # fmt: skip
+    # A model that leads nowhere is forgotten, and the next step is short and down the slope.
+    memory = ops.where(failed, lbfgs.empty(ops, x), memory)
+    went = trial.size * ops.norm(state.direction)
+    length = ops.where(moved, ops.where(first, state.length, went), 0.01 * state.length)
+    p, h_norm, step_x = _direction(o, memory, x, hypergrad, length)
+
+    rounding = ops.epsilon(y) * ops.maximum(f.value, -f.value)
+    first_norm = ops.where(state.first_norm > 0, state.first_norm, h_norm)
+    idle = ops.where(-ops.dot(hypergrad, p) <= rounding, state.idle + 1, none)
+    failures = ops.where(failed, state.failures + 1, none)
+    held_out, gained, over = _watch_held_out(o, state, batch, x, y)
+    done = (h_norm <= ops.epsilon(y) ** (2 / 3) * first_norm) | (idle >= IDLE)
+    stuck = over | (failures >= FAILURES)
+
+    info = Info(
+        outer=f.value,
+        inner_grad_norm=ops.norm(trial.inner_grad),
+        residual_norm=solved.residual_norm,
+        hypergrad_norm=h_norm,
+        step_x=step_x,
+        step_y=1.0,
+        step_v=1.0,
+        measure=value,
+        measure_error=ops.maximum(correction, -correction),
+        inner_steps=trial.newton_steps,
+        linear_steps=solved.steps,
+        indefinite=ops.maximum(solved.indefinite, trial.indefinite),
+        verdict=ops.where(done, CONVERGED, ops.where(stuck, STALLED, GO_ON)),
+        counts=Counts(trial.tries, trial.gradients, trial.products + solved.steps + 1, 1),
+    )
+    # Where rows outside the sample say that the step was too much, it is taken back.
+    x, y = ops.where(over & (held_out > state.held_out), (state.x, state.y), (x, y))
+    following = State(
+        x=x, y=y, v=v, value=value, hypergrad=hypergrad, direction=p,
+        memory=memory, length=length,
+        matrix=trial.matrix, linear_steps=trial.linear_steps + solved.steps,
+        first_norm=first_norm, held_out=held_out, gained=gained,
+        steps=state.steps + 1, failures=failures, idle=idle,
+    )  # fmt: skip
+    return ops.cast(following, state), info
+
+
+def _search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
+    """Shorten the step, or make y more exact, until Phi~ falls; at last stay where it is."""
+    ops, p = o.ops, state.direction
+    none = ops.counter(0)
+    first = state.steps == 0
+    slope = ops.dot(state.hypergrad, p)
+
+    def going(trial: Trial) -> Scalar:
+        return (trial.accepted == 0) & (trial.tries <= MOST_TRIALS)
+
+    def attempt(trial: Trial) -> Trial:
+        # The first step stays where it is, and so does the last attempt, after all others failed.
+        s = ops.where(first | (trial.tries == MOST_TRIALS), 0.0, trial.size)
+        x = ops.axpy(s, p, state.x)
+        share = ops.where(first, FIRST_SHARE, SHARE)
+        matrix, linear_steps, spent = _precondition(o, x, trial, batch)
+        multiply = preconditioner.apply(ops, matrix)
+        inner = solve_inner(o, x, trial.y, batch.inner, share, most, multiply)
+        f = o.outer(x, inner.y, batch.outer)
+        correction = ops.dot(state.v, inner.grad)
+        promised = s * slope
+        value = f.value - correction
+        rounding = 2 * ops.epsilon(state.y) * ops.maximum(f.value, -f.value)
+        falls = first | ((value <= state.value + ENOUGH * promised + rounding) & (s > 0))
+        blurred = ops.maximum(correction, -correction) > -SHARE * promised
+        refine = blurred & (inner.stuck == 0)
+        # The minimum of the parabola through both values and the slope, kept within bounds.
+        bend = value - state.value - promised
+        best = -0.5 * promised / ops.where(bend > 0, bend, 1.0)
+        part = ops.where(ops.isfinite(value), _between(ops, best, 0.1, 0.5), 0.1)
+        part = ops.where(refine, 1.0, part)
+        # y*(x) is nearly linear along p, so a shorter step starts from a shorter move of y.
+        nearer = ops.tree_map(lambda a, b: a + part * (b - a), state.y, inner.y)
+        nearer = ops.where(ops.isfinite(value), nearer, state.y)
+        stays = falls | (s == 0)
+        return ops.cast(
+            Trial(
+                size=ops.where(stays, s, part * s),
+                y=ops.where(stays, inner.y, nearer),
+                outer=f,
+                inner_grad=inner.grad,
+                accepted=ops.where(falls, none + 1, none),
+                tries=trial.tries + 1,
+                newton_steps=trial.newton_steps + inner.newton_steps,
+                gradients=trial.gradients + inner.gradients,
+                products=trial.products + inner.linear_steps + spent,
+                indefinite=ops.maximum(trial.indefinite, inner.indefinite),
+                matrix=matrix,
+                linear_steps=linear_steps + inner.linear_steps,
+            ),
+            trial,
+        )
+
+    norm = ops.norm(p)
+    longest = GROWTH * state.length / ops.where(norm > 0, norm, 1.0)
+    size = ops.where(longest < 1, longest, 1.0)
+    zero = ops.scalar(0.0, state.y)
+    untried = Trial(
+        size=zero + size, y=state.y, outer=Outer(zero, ops.zeros_like(state.x), state.v),
+        inner_grad=state.v, accepted=none, tries=none, newton_steps=none, gradients=none,
+        products=none, indefinite=none, matrix=state.matrix, linear_steps=state.linear_steps,
+    )  # fmt: skip
+    return ops.while_loop(going, attempt, untried)
+
+
+def _between(ops: Ops, value: Scalar, low: float, high: float) -> Scalar:
+    return ops.where(value > high, high, ops.where(value > low, value, low))
+
+
+def _precondition(o: Oracles, x: Tree, trial: Trial, batch: Batch) -> tuple[Any, Scalar, Scalar]:
+    """The preconditioner, made anew once conjugate gradients have cost as much as it would.
+
+    Also their steps since it was made, and what it cost now, in products on all rows.
+    """
+    ops = o.ops
+    if trial.matrix is None:
+        return None, trial.linear_steps, 0
+    rows = batch.inner if batch.data.pilot is None else batch.data.pilot
+    part = _rows(ops, rows) / _rows(ops, batch.inner)
+    price = max(1, round(size(ops, trial.y) * part))
+    due = trial.linear_steps >= price
+    matrix = ops.cond(
+        due,
+        lambda: preconditioner.make(o, x, trial.y, rows, trial.matrix),
+        lambda: trial.matrix,
+    )
+    return matrix, ops.where(due, ops.counter(0), trial.linear_steps), ops.where(due, price, 0)
+
+
+def _rows(ops: Ops, rows: Tree) -> int:
+    return 1 if rows is None else ops.flatten(rows)[0][0].shape[0]
+
+
+def _direction(
+    o: Oracles, memory: lbfgs.Memory, x: Tree, hypergrad: Tree, length: Scalar
+) -> tuple[Tree, Scalar, Scalar]:
+    """The direction p, the norm that is zero at a stationary point, and a step size to report.
+
+    Under a constraint: the spectral projected gradient (Birgin, Martinez and Raydan), since only
+    the projection of the set is known.
+    """
+    ops = o.ops
+    norm = ops.norm(hypergrad)
+    has = memory.count > 0
+    short = length / ops.where(norm > 0, norm, 1.0)
+    along = ops.where(has, lbfgs.scale(ops, memory), short)
+    if o.project is None:
+        quasi_newton = lbfgs.direction(ops, memory, hypergrad)
+        down = ops.tree_map(lambda leaf: -short * leaf, hypergrad)
+        return ops.where(has, quasi_newton, down), norm, along
+    p = ops.sub(o.project(ops.axpy(-along, hypergrad, x)), x)
+    return p, ops.norm(p) / along, along
+
+
+def _watch_held_out(
+    o: Oracles, state: State, batch: Batch, x: Tree, y: Tree
+) -> tuple[Scalar, Scalar, Scalar]:
+    """f on rows outside the sample, its decrease so far, and whether the last step's was little."""
+    if batch.data.held_out is None:
+        return state.held_out, state.gained, state.steps < 0  # never
+    now = o.outer_value(x, y, batch.data.held_out)
+    gain = o.ops.where(state.steps > 0, state.held_out - now, 0.0)
+    gained = state.gained + gain
+    return now, gained, (state.steps > 0) & (gain <= LITTLE * gained)

@@ -1,0 +1,83 @@
+"""Which rows a run works on: a sample first, eight times as many next, all at last.
+
+A method that solves for y and v pays for every row at every product, and the first steps need no
+such exactness. So where data are large it works on nested random samples, each stage from where the
+last one ended. A stage is over when the loss on rows outside of its sample hardly falls any more
+(or the method ends by itself): more would only fit the sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from untuned.batches import Data
+from untuned.ops import Ops, Tree
+from untuned.problem import Problem
+from untuned.solvers import preconditioner
+from untuned.solvers.base import size
+
+GROWTH = 8
+ROWS_PER_VARIABLE, FEWEST_ROWS = 10, 1000  # of a sample: fewer say little about that many variables
+LARGE = 2**25  # bytes of data below which a sample saves less time than compiling for it takes
+SAME = 1e-3  # relative: is the loss of two halves the mean of theirs?
+
+
+def plan(problem: Problem, solver: Any, seed: int) -> list[float]:
+    """The shares of the rows to work on, the last being 1."""
+    shares = [1.0]
+    ops, data = problem.ops, problem.data
+    if not getattr(solver, "wants_stages", False) or data.inner is None or data.outer is None:
+        return shares
+    if sum(_bytes(ops, side) for side in data[:2]) < LARGE:
+        return shares
+    variables = size(ops, (problem.x0, problem.y0))
+    fewest = max(FEWEST_ROWS, ROWS_PER_VARIABLE * variables)
+    while min(problem.rows) * shares[0] / GROWTH >= fewest:
+        shares.insert(0, shares[0] / GROWTH)
+    return shares if _losses_are_means(problem, seed, fewest) else [1.0]
+
+
+def rows(problem: Problem, solver: Any, seed: int, share: float) -> Data:
+    """The data of a stage: a share of each side's rows, and the extra rows a method asks for."""
+    ops, data = problem.ops, problem.data
+    if not getattr(solver, "wants_stages", False):
+        return data
+    pilot = None
+    if data.inner is not None:
+        count = preconditioner.pilot_rows(size(ops, problem.y0), round(share * problem.rows[0]))
+        pilot = ops.take(data.inner, _order(problem, seed, 0)[:count]) if count else None
+    if share == 1:
+        return data._replace(pilot=pilot)
+    inner, outer = (round(share * count) for count in problem.rows)
+    order = _order(problem, seed, 1)
+    return Data(
+        inner=ops.take(data.inner, _order(problem, seed, 0)[:inner]),
+        outer=ops.take(data.outer, order[:outer]),
+        pilot=pilot,
+        held_out=ops.take(data.outer, order[outer : 2 * outer]),
+    )
+
+
+def _order(problem: Problem, seed: int, side: int) -> np.ndarray:
+    return np.random.default_rng([seed, side]).permutation(problem.rows[side])
+
+
+def _bytes(ops: Ops, tree: Tree) -> int:
+    return sum(leaf.nbytes for leaf in ops.flatten(tree)[0])
+
+
+def _losses_are_means(problem: Problem, seed: int, count: int) -> bool:
+    """Whether f and g are means over rows, as sampling needs; a sum grows with the sample."""
+    ops, o, (x, y) = problem.ops, problem.oracles, (problem.x0, problem.y0)
+    for side, function in ((0, o.inner_value), (1, o.outer_value)):
+        first, second = np.split(_order(problem, seed, side)[: 2 * (count // 2)], 2)
+        both = np.concatenate([first, second])
+        parts = [
+            float(function(x, y, ops.take(problem.data[side], part)))
+            for part in (first, second, both)
+        ]
+        if not abs(parts[2] - (parts[0] + parts[1]) / 2) <= SAME * max(map(abs, parts)):
+            return False
+    return True
