@@ -131,10 +131,11 @@ def _rise(s: Any, width: float) -> Any:
 
 
 def _make(
-    coupling: float, eigenvalues: list[float], start: float, y_start: float = 1.0, **rest: float
-) -> KnownProblem:
+    seed: int, coupling: float, eigenvalues: list[float], start: float, y_start: float = 1.0,
+    **rest: float,
+) -> KnownProblem:  # fmt: skip
     """M of norm `coupling`, A of these eigenvalues, x0 `start` away from the solution."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     dim_y, dim_x = len(eigenvalues), len(eigenvalues) - 1
     basis = np.linalg.qr(rng.standard_normal((dim_y, dim_y)))[0]
     M = rng.standard_normal((dim_y, dim_x))
@@ -153,34 +154,45 @@ def _make(
     )
 
 
-PROBLEMS = {
+PROBLEMS: dict[str, dict[str, Any]] = {
     # f hardly curved, x hardly moving y: the bounds are as near to the truth as they get.
-    "gentle": lambda: _make(0.2, [1.0, 1.1], 2.0, rho=0.1, weight=0.1, width=2.0, bump=0.01),
+    "gentle": {
+        "coupling": 0.2, "eigenvalues": [1.0, 1.1], "start": 2.0,
+        "rho": 0.1, "weight": 0.1, "width": 2.0, "bump": 0.01,
+    },
     # Long way, large gradients, little curvature: every accumulator crosses its threshold, those
     # of D-TFBO in the first and those of S-TFBO, which are higher, in the second.
-    "double stages": lambda: _make(
-        0.5, [1.0, 1.2, 1.5], 30.0, y_start=5.0, rho=0.02, weight=4.0, width=8.0
-    ),
-    "single stages": lambda: _make(
-        0.3, [1.0, 1.1, 1.2], 300.0, y_start=10.0, rho=0.0, weight=20.0, width=400.0, bump=0.02
-    ),
+    "double stages": {
+        "coupling": 0.5, "eigenvalues": [1.0, 1.2, 1.5], "start": 30.0, "y_start": 5.0,
+        "rho": 0.02, "weight": 4.0, "width": 8.0,
+    },
+    "single stages": {
+        "coupling": 0.3, "eigenvalues": [1.0, 1.1, 1.2], "start": 300.0, "y_start": 10.0,
+        "rho": 0.0, "weight": 20.0, "width": 400.0, "bump": 0.02,
+    },
     # x hardly moves y, so L_Phi is nearly the curvature of Phi (oddity 2).
-    "weak coupling": lambda: _make(0.01, [1.0, 1.5], 0.1, weight=0.01, bump=2.0),
+    "weak coupling": {
+        "coupling": 0.01, "eigenvalues": [1.0, 1.5], "start": 0.1, "weight": 0.01, "bump": 2.0,
+    },
     # |grad_xy g| beyond |grad_yy g| (oddity 3).
-    "strong coupling": lambda: _make(
-        8.0, [1.0, 1.0], 1.0, rho=0.01, weight=0.2, width=20.0, bump=0.001
-    ),
+    "strong coupling": {
+        "coupling": 8.0, "eigenvalues": [1.0, 1.0], "start": 1.0,
+        "rho": 0.01, "weight": 0.2, "width": 20.0, "bump": 0.001,
+    },
     # |grad_x f| beyond |grad_y f| (oddity 1).
-    "steep in x": lambda: _make(0.1, [1.0, 1.2], 0.7, weight=0.01, bump=1.0),
+    "steep in x": {
+        "coupling": 0.1, "eigenvalues": [1.0, 1.2], "start": 0.7, "weight": 0.01, "bump": 1.0,
+    },
     # y starts far from its solution (oddity 7).
-    "far start": lambda: _make(
-        0.2, [1.0, 1.1], 2.0, y_start=60.0, rho=0.1, weight=0.1, width=2.0, bump=0.01
-    ),
-}
+    "far start": {
+        "coupling": 0.2, "eigenvalues": [1.0, 1.1], "start": 2.0, "y_start": 60.0,
+        "rho": 0.1, "weight": 0.1, "width": 2.0, "bump": 0.01,
+    },
+}  # fmt: skip
 
 
-def known(name: str) -> KnownProblem:
-    """A problem of `PROBLEMS` by name."""
+def known(name: str, seed: int = 0) -> KnownProblem:
+    """A problem of `PROBLEMS` by name; the seed turns its matrices and its start."""
     if name not in PROBLEMS:
         raise unknown("problem", name, PROBLEMS)
-    return PROBLEMS[name]()
+    return _make(seed, **PROBLEMS[name])
