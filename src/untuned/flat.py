@@ -29,11 +29,7 @@ class FlatProblem:
         def outer(x: Tree, y: Tree, data: Any) -> tuple:
             return tuple(o.outer(x, y, data.outer))
 
-        def inner_gradients(x: Tree, y: Tree, data: Any) -> tuple:
-            return o.inner_grads(x, y, data.inner)
-
         self._inner = ops.compile(inner, x, y, y, data)
-        self._inner_gradients = ops.compile(inner_gradients, x, y, data)
         self._outer = ops.compile(outer, x, y, data)
 
     def _ravel(self, tree: Tree) -> np.ndarray:
@@ -75,19 +71,9 @@ class FlatProblem:
         """(grad_yy g) v."""
         return self._ravel(self._products(x, y, v)[2])
 
-    def second(self, x: np.ndarray, y: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(grad_xy g) v and (grad_yy g) v."""
-        _, _, hvp, cross = self._products(x, y, v)
-        return self._ravel(cross), self._ravel(hvp)
-
-    def inner_gradients(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """grad_x g and grad_y g."""
-        in_x, in_y = self._inner_gradients(self.tree_x(x), self.tree_y(y), self.problem.data)
-        return self._ravel(in_x), self._ravel(in_y)
-
     def hypergradient(self, x: np.ndarray, y: np.ndarray, v: np.ndarray) -> np.ndarray:
         """grad_x f - (grad_xy g) v."""
-        return self.outer(x, y)[1] - self.second(x, y, v)[0]
+        return self.outer(x, y)[1] - self._ravel(self._products(x, y, v)[3])
 
     def solve_inner(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The inner solution at x: a trust-region method, then Newton steps while they help."""

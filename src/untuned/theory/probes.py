@@ -15,7 +15,7 @@ import numpy as np
 
 from untuned.flat import FlatProblem
 from untuned.ops import Tree
-from untuned.problem import build
+from untuned.problem import Problem, build
 from untuned.solvers.dtfbo import DTFBO
 from untuned.solvers.stfbo import STFBO
 from untuned.theory import double_loop, single_loop
@@ -23,6 +23,35 @@ from untuned.theory.constants import MEANING, Constants
 from untuned.wording import brief
 
 POWER_STEPS = 8  # of a power iteration; a few percent are enough for an estimate
+
+
+class _Probed(FlatProblem):
+    """A flat problem with the derivatives of g that only its constants are made of."""
+
+    def __init__(self, problem: Problem):
+        super().__init__(problem)
+        o, x, y = problem.oracles, problem.x0, problem.y0
+
+        def gradients(x: Tree, y: Tree, data: Any) -> tuple:
+            return o.inner_grads(x, y, data.inner)
+
+        def second(x: Tree, y: Tree, v: Tree, data: Any) -> tuple:
+            inner = o.inner(x, y, v, data.inner)
+            return inner.cross, inner.hvp
+
+        self._gradients = problem.ops.compile(gradients, x, y, problem.data)
+        self._second = problem.ops.compile(second, x, y, y, problem.data)
+
+    def gradients(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """grad_x g and grad_y g."""
+        in_x, in_y = self._gradients(self.tree_x(x), self.tree_y(y), self.problem.data)
+        return self._ravel(in_x), self._ravel(in_y)
+
+    def second(self, x: np.ndarray, y: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(grad_xy g) v and (grad_yy g) v."""
+        point = self.tree_x(x), self.tree_y(y), self.tree_y(v)
+        cross, hvp = self._second(*point, self.problem.data)
+        return self._ravel(cross), self._ravel(hvp)
 
 
 @dataclass(frozen=True)
@@ -99,7 +128,7 @@ def estimate(
     _check_probing(points, radius)
     problem = build(outer, inner, x0, y0, outer_data, inner_data)
     with problem.precision():
-        flat = FlatProblem(problem)
+        flat = _Probed(problem)
         solved = flat.solve_inner(flat.x0, flat.y0)
         y_gap = float(np.linalg.norm(flat.y0 - solved))
         phi = flat.outer(flat.x0, solved)[0]
@@ -141,7 +170,7 @@ def _in_ball(rng: np.random.Generator, size: int, radius: float) -> np.ndarray:
 
 
 def _probe(
-    flat: FlatProblem, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
+    flat: _Probed, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
 ) -> dict[str, float]:
     _, f_x, f_y = flat.outer(x, y)
     smallest, largest = flat.curvature(x, y)
@@ -152,7 +181,7 @@ def _probe(
         return np.concatenate(flat.outer(z[: x.size], z[x.size :])[1:])
 
     def inner_gradient(z: np.ndarray) -> np.ndarray:
-        return np.concatenate(flat.inner_gradients(z[: x.size], z[x.size :]))
+        return np.concatenate(flat.gradients(z[: x.size], z[x.size :]))
 
     def second(z: np.ndarray, v: np.ndarray) -> np.ndarray:
         return np.concatenate(flat.second(z[: x.size], z[x.size :], v))
@@ -190,7 +219,7 @@ def _steepest(gradient: Callable, at: np.ndarray, length: float, rng: np.random.
 
 
 def _cross_norm(
-    flat: FlatProblem, x: np.ndarray, y: np.ndarray, length: float, rng: np.random.Generator
+    flat: _Probed, x: np.ndarray, y: np.ndarray, length: float, rng: np.random.Generator
 ) -> float:
     """The norm of grad_xy g, by power iteration on it and its transpose in turn."""
     v, most = _unit(rng.standard_normal(y.size)), 0.0
