@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from untuned import solvers
+from untuned import solvers, theory
 from untuned.batches import Batch
 from untuned.derivatives import oracles
 from untuned.diagnostics import check_hypergradient, check_problem
@@ -23,6 +23,7 @@ __all__ = [
     "minimize",
     "oracles",
     "solvers",
+    "theory",
 ]
 
 

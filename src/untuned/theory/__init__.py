@@ -1,0 +1,22 @@
+"""The paper's constants and bounds, computable: what is promised, and what runs do with it.
+
+`Constants` holds what is known of a problem, `double_loop` and `single_loop` have the quantities
+of D-TFBO and S-TFBO, `problems` has problems whose constants are known, `checks` holds their runs
+against the bounds, and `estimate` probes the constants of a problem of your own.
+"""
+
+from untuned.theory import checks, double_loop, printed, problems, single_loop, trajectory
+from untuned.theory.constants import Constants
+from untuned.theory.probes import Estimate, estimate
+
+__all__ = [
+    "Constants",
+    "Estimate",
+    "checks",
+    "double_loop",
+    "estimate",
+    "printed",
+    "problems",
+    "single_loop",
+    "trajectory",
+]
