@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from untuned import chunk, messages, resume, settings, solvers, stopping
-from untuned.batches import Feed, draw, gather
+from untuned.batches import Feed, block_count, gather, on_first
 from untuned.chunk import Position
 from untuned.derivatives import Counts
 from untuned.feeder import Feeder
@@ -20,6 +20,7 @@ from untuned.ops import Tree
 from untuned.problem import Problem, build
 from untuned.progress import Bar
 from untuned.result import COLUMNS, History, Result, Snapshot, Status
+from untuned.solvers.base import wants_blocks
 
 CHUNK_SECONDS = 0.2  # so that the bar is live and a time limit is kept
 
@@ -82,9 +83,8 @@ def minimize(
     settings.check(solver, max_steps, max_seconds, tol, seed, eval_every, callback)
     max_steps, seed = int(max_steps), int(seed)  # NumPy's whole numbers are welcome too
     path = settings.checkpoint_path(checkpoint)
-    if hasattr(solver, "horizon") and solver.horizon is None:
-        solver = dataclasses.replace(solver, horizon=max_steps)
     problem = build(outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint)
+    solver = _filled_in(solver, problem, max_steps)
     limits = {
         "max_steps": max_steps,
         "max_seconds": None if max_seconds is None else float(max_seconds),
@@ -94,6 +94,16 @@ def minimize(
     with problem.precision(), Bar(progress, max_steps, solver.name) as bar:
         run = _Run(problem, solver, limits, eval_every, seed, path)
         return run.result(run.loop(callback, bar))
+
+
+def _filled_in(solver: Any, problem: Problem, max_steps: int) -> Any:
+    """The method with those hyperparameters that only its run knows."""
+    if hasattr(solver, "horizon") and solver.horizon is None:
+        solver = dataclasses.replace(solver, horizon=max_steps)
+    if wants_blocks(solver):
+        inner, outer = map(block_count, problem.rows, problem.batch_sizes)
+        solver = dataclasses.replace(solver, inner_slots=inner, outer_slots=outer)
+    return solver
 
 
 class _Run:
@@ -127,7 +137,7 @@ class _Run:
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
             batch = gather(ops, data, feed, 0, (0, 0), feeder.draws)
-            return o.inner_value(x, y, draw(ops, batch.inner, 0))
+            return on_first(ops, batch.inner, lambda rows: o.inner_value(x, y, rows))
 
         point = (self.problem.x0, self.problem.y0)
         feed = feeder.make(now.steps, now.drawn, 1)
