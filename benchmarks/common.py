@@ -15,7 +15,7 @@ import numpy as np
 
 import untuned
 from untuned.experiments import problems
-from untuned.experiments.problems import Experiment
+from untuned.experiments.experiment import Experiment
 
 WARM_UP = 2  # rounds that do not count: caches fill, and chunks of a run grow to their length
 
