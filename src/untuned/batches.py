@@ -120,7 +120,7 @@ class Stream:
     def batches(self, first: int, count: int) -> np.ndarray:
         """Row indices of `count` batches, shape (count, batch_size)."""
         wanted = count * self.batch_size
-        flat = np.empty(wanted, np.int64)
+        flat = np.empty(wanted, INDEX)
         position, filled = first * self.batch_size, 0
         while filled < wanted:
             epoch, offset = divmod(position + filled, self.rows)
@@ -134,7 +134,7 @@ class Stream:
             if len(self._epochs) >= EPOCHS_KEPT:
                 del self._epochs[min(self._epochs)]
             generator = _generator(self.seed, self.side, epoch)
-            self._epochs[epoch] = generator.permutation(self.rows)
+            self._epochs[epoch] = generator.permutation(self.rows).astype(INDEX)
         return self._epochs[epoch]
 
 
@@ -153,12 +153,13 @@ def blocks(rows: int, batch_size: int, seed: int, side: int) -> np.ndarray:
     count = block_count(rows, batch_size)
     size = -(-rows // count)
     dealt = _generator(seed, BLOCK_SIDES[side], 0).permutation(rows)
-    table = np.zeros(count * size, np.int64)
+    table = np.zeros(count * size, INDEX)
     table[:rows] = dealt
     # Column by column: the rows that do not go round are those missing in the last column.
     return table.reshape(size, count).T
 
 
+INDEX = np.int32  # no data have 2**31 rows, and of int64 JAX would make it at every chunk
 UNIFORM_SIDE, UNIFORM_BLOCK = 2, 1024
 BLOCK_SIDES = (3, 4)
 EPOCHS_KEPT = 4  # permutations: what is drawn ahead may be drawn again from a little earlier

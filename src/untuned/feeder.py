@@ -55,6 +55,8 @@ class Feeder:
 
     def draw_ahead(self, step: int, drawn: tuple[int, int], count: int) -> None:
         """Draw what follows `count` steps if these use all they may; for while the device works."""
+        if self.needs_uniform:
+            return  # such a method uses as many batches as its random numbers say
         place = (
             step + count,
             (drawn[0] + count * self.draws[0], drawn[1] + count * self.draws[1]),

@@ -44,11 +44,12 @@ def sub(a: Tree, b: Tree, /) -> Tree:
 
 
 def dot(a: Tree, b: Tree, /) -> Scalar:
-    return sum(jax.tree.leaves(jax.tree.map(lambda ai, bi: jnp.sum(ai * bi), a, b)))
+    # vdot is one operation to the CPU's compiler, a sum of products is three.
+    return sum(jax.tree.leaves(jax.tree.map(jnp.vdot, a, b)))
 
 
 def norm(tree: Tree, /) -> Scalar:
-    return jnp.sqrt(sum(jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(tree)))
+    return jnp.sqrt(dot(tree, tree))
 
 
 def equal(a: Tree, b: Tree, /) -> Scalar:
