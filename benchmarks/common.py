@@ -15,7 +15,7 @@ import numpy as np
 
 import untuned
 from untuned.experiments import problems
-from untuned.experiments.problems import Experiment
+from untuned.experiments.experiment import Experiment
 
 WARM_UP = 2  # rounds that do not count: caches fill, and chunks of a run grow to their length
 
@@ -92,30 +92,38 @@ def alternate(
     return {name: np.array(values[warm_up:]) for name, values in measured.items()}
 
 
-def beside_stfbo(
+def beside(
     problem: Problem,
+    method: Any,
     others: Mapping[str, Callable[[], Any]],
     steps: int,
     rounds: int,
     **settings: Any,
 ) -> dict[str, np.ndarray]:
-    """Seconds per step of S-TFBO ("ours") and of each other side, taking turns in one run.
+    """Seconds per step of a method ("ours") and of each other side, taking turns in one run.
 
     The clock of a run stands still in its callback, so the other sides are timed there; each of
-    their calls must make `steps` steps.
+    their calls must make `steps` steps. Under "ours CPU" and the like is the processor time of
+    all threads, which a loaded machine disturbs less; ours then has in it what a clock does not
+    show: records, and rows that are drawn while the device works.
     """
-    times: dict[str, list[float]] = {name: [] for name in ("ours", *others)}
-    before = 0.0
+    names = [f"{name}{kind}" for name in ("ours", *others) for kind in ("", " CPU")]
+    times: dict[str, list[float]] = {name: [] for name in names}
+    before, cpu_before = 0.0, time.process_time()
 
     def time_others(snapshot: untuned.Snapshot) -> None:
-        nonlocal before
+        nonlocal before, cpu_before
         times["ours"].append((snapshot.seconds - before) / steps)
+        times["ours CPU"].append((time.process_time() - cpu_before) / steps)
         before = snapshot.seconds
         for name, run in others.items():
+            start = time.process_time()
             times[name].append(seconds_of(run) / steps)
+            times[f"{name} CPU"].append((time.process_time() - start) / steps)
+        cpu_before = time.process_time()
 
     result = untuned.minimize(
-        **problem._asdict(), method="s-tfbo", callback=time_others,
+        **problem._asdict(), method=method, callback=time_others,
         max_steps=(WARM_UP + rounds) * steps, eval_every=steps, **settings,
     )  # fmt: skip
     if result.status != "max_steps":

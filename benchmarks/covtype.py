@@ -88,7 +88,7 @@ def bare_evaluations(problem: Problem, steps: int, batch_size: int | None) -> Co
     def run(point: Any, data: Any, indices: Any, count: Any) -> Any:
         def body(carry: Any) -> Any:
             point, k = carry
-            rows = data if indices is None else map(partial(_take, k), data, indices)
+            rows = data if indices is None else map(partial(take, k), data, indices)
             return evaluate(point, *rows), k + 1
 
         return lax.while_loop(lambda carry: carry[1] < count, body, (point, jnp.int32(0)))
@@ -100,7 +100,8 @@ def bare_evaluations(problem: Problem, steps: int, batch_size: int | None) -> Co
     return _compile(run, point, data, indices, np.int32(steps))
 
 
-def _take(k: jax.Array, data: Any, indices: jax.Array) -> Any:
+def take(k: Any, data: Any, indices: jax.Array) -> Any:
+    """The rows of the k-th batch."""
     return jax.tree.map(lambda leaf: leaf.at[indices[k]].get(mode="promise_in_bounds"), data)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from common import Row, table
 
-SCRIPTS = ("jax_step", "jax_linear_step", "torch_step", "start_up", "memory")
+SCRIPTS = ("jax_step", "jax_linear_step", "method_steps", "torch_step", "start_up", "memory")
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 import mnist
-from common import WARM_UP, Row, beside_stfbo, main, ratio_row
+from common import WARM_UP, Row, beside, main, ratio_row
 
 BATCH_SIZE = 64
 
@@ -26,7 +26,7 @@ def measure(quick: bool) -> list[Row]:
             "torch.func": mnist.by_func(cleaning, indices),
         }
         others = {name: partial(mnist.advance, loop, steps) for name, loop in loops.items()}
-        times = beside_stfbo(cleaning.problem, others, steps, rounds, batch_size=BATCH_SIZE)
+        times = beside(cleaning.problem, "s-tfbo", others, steps, rounds, batch_size=BATCH_SIZE)
         name = f"torch S-TFBO step / loop {{}}, MNIST {model}, batch {BATCH_SIZE}"
         rows += [
             ratio_row(name.format("by hand"), 1.15, times["ours"], times["by hand"]),

@@ -16,12 +16,13 @@ from reference.fsla import fsla
 from reference.itd import itd
 from reference.mrbo import mrbo
 from reference.problems import cleaning, quadratic, regularization
+from reference.saba import saba
 from reference.soba import soba
 from reference.stocbio import stocbio
 from reference.sustain import sustain
 from reference.ttsa import ttsa
 from reference.vrbo import vrbo
-from untuned.batches import Stream, uniforms
+from untuned.batches import Stream, blocks, uniforms
 from untuned.ops import get
 from untuned.solvers import (
     AID,
@@ -30,6 +31,7 @@ from untuned.solvers import (
     FSLA,
     ITD,
     MRBO,
+    SABA,
     SOBA,
     SUSTAIN,
     TTSA,
@@ -55,6 +57,7 @@ CASES = {
     "itd": (ITD(**RATES, inner_steps=4), itd),
     "itd one step": (ITD(**RATES, inner_steps=1), itd),
     "mrbo": (MRBO(**RATES, linear_steps=4, eta=0.6), mrbo),
+    "saba": (SABA(**RATES), saba),
     "soba": (SOBA(**RATES), soba),
     "stocbio": (StocBiO(**RATES, inner_steps=4, linear_steps=3), stocbio),
     "sustain": (SUSTAIN(**RATES, linear_steps=5, eta=0.6), sustain),
@@ -88,9 +91,35 @@ class Rows:
         return self._next(1)
 
 
+class Blocks:
+    """Each side's blocks, and the order in which a twin visits them."""
+
+    def __init__(self, problem, sizes):
+        self.inner_blocks, self.inner_slot = self._side(0, problem.n_inner, sizes[0])
+        self.outer_blocks, self.outer_slot = self._side(1, problem.n_outer, sizes[1])
+
+    @staticmethod
+    def _side(side, rows, size):
+        if size is None:
+            return [None], lambda: 0
+        cut = cut_of(rows, size, side)
+        order = iter(Stream(len(cut), 1, SEED, side).batches(0, STEPS)[:, 0])
+        return cut, lambda: next(order)
+
+
+def cut_of(rows, size, side):
+    """The blocks as lists of rows: later ones lack the last entry where rows do not go round."""
+    table = blocks(rows, size, SEED, side)
+    longer = rows - len(table) * (table.shape[1] - 1)
+    return [row if b < longer else row[:-1] for b, row in enumerate(table)]
+
+
 def twin_of(case, problem, sizes):
     solver, twin = CASES[case]
     options = dataclasses.asdict(solver)
+    if case == "saba":
+        rates = {name: options[name] for name in RATES}
+        return saba(problem, problem.x0, problem.y0, STEPS, rows=Blocks(problem, sizes), **rates)
     if solver.needs_uniform:
         options["uniform"] = lambda t: uniforms(SEED, t, 1)[0]
     return twin(problem, problem.x0, problem.y0, STEPS, rows=Rows(problem, sizes), **options)
@@ -151,6 +180,7 @@ def test_every_method_has_a_case():
         (AID(step_size=0.15), 300),
         (AmIGO(step_size=0.15), 1000),
         (StocBiO(step_size=0.15, linear_steps=300), 500),
+        (SABA(step_size=0.15), 1000),
         (SOBA(step_size=0.15), 4000),
         (FSLA(step_size=0.15), 4000),
         (MRBO(step_size=0.15, linear_steps=100), 2000),

@@ -7,7 +7,7 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import sklearn.datasets
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 
 import untuned
@@ -77,6 +77,40 @@ def test_a_bad_file_is_named(damage, monkeypatch, tmp_path):
     words = "has no field 'y'; expected X, y" if damage == "field" else "cannot be read"
     with pytest.raises(ValueError, match=rf"covtype\.npz {words}"):
         datasets.load("covtype")
+
+
+@pytest.mark.parametrize(("name", "features"), [("breast-cancer", 30), ("diabetes-ridge", 10)])
+def test_bundled_selection_is_scikit_learns_at_equal_strengths(name, features):
+    experiment = problems.get(name)
+    assert experiment.x0.shape == (features,)
+    rows, strength = len(experiment.inner_data.labels), np.exp(-1.0)
+    if name == "diabetes-ridge":
+        judge = Ridge(alpha=rows * strength, fit_intercept=False)
+    else:
+        judge = LogisticRegression(
+            C=1 / (rows * strength), fit_intercept=False, tol=1e-9, max_iter=2000
+        )
+    judge.fit(*(np.asarray(z, np.float64) for z in experiment.inner_data[:2]))
+    y = judge.coef_.ravel()
+    metrics = experiment.metrics(np.full(features, -1.0), y)
+    value = experiment.value(np.full(features, -1.0), experiment.y0)
+    assert value == pytest.approx(metrics["validation_loss"], rel=1e-5)
+    share = 1 - judge.score(*experiment.test_data[:2])
+    assert metrics["test_error"] == pytest.approx(share, abs=1e-5)
+    assert metrics["test_error"] < 0.7
+
+
+def test_half_of_the_digits_labels_are_wrong():
+    experiment = problems.get("digits-cleaning")
+    features, labels = sklearn.datasets.load_digits(return_X_y=True)
+    order = np.random.default_rng(2442).permutation(len(labels))
+    train = order[2 * (len(labels) // 5) :]
+    given = experiment.inner_data.labels
+    assert np.sum(given != labels[train]) == len(train) // 2
+    assert experiment.x0.shape == given.shape
+    sides = (experiment.outer_data, experiment.test_data, experiment.inner_data)
+    assert sum(len(side.labels) for side in sides) == len(features)
+    assert np.array_equal(experiment.test_data.labels, labels[order[359:718]])
 
 
 @needs("covtype")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from untuned.batches import Feed, Stream, uniforms
+from typing import Any
+
+from untuned.batches import Cut, Feed, Stream, blocks, uniforms
 from untuned.problem import Problem
-from untuned.solvers.base import Solver
+from untuned.solvers.base import Solver, wants_blocks
 
 LONGEST_CHUNK = 1024  # batches: bounds the memory of a chunk's row indices
 
@@ -18,25 +20,32 @@ class Feeder:
         self.draws = (solver.inner_draws, solver.outer_draws)
         self.seed = seed
         self.needs_uniform = solver.needs_uniform
-        self.streams = [
-            None if size is None else Stream(rows, size, seed, side)
-            for side, (size, rows) in enumerate(zip(problem.batch_sizes, problem.rows, strict=True))
-        ]
+        self.streams: list[Stream | None] = []
+        self.tables: list[Any] = []  # of the blocks of each side, for methods that need them
+        for side, (size, rows) in enumerate(zip(problem.batch_sizes, problem.rows, strict=True)):
+            table = None
+            if size is not None and wants_blocks(solver):
+                table = self.ops.asarray(blocks(rows, size, seed, side), self.like)
+                rows, size = table.shape[0], 1  # a stream of block numbers
+            self.streams.append(None if size is None else Stream(rows, size, seed, side))
+            self.tables.append(table)
         # Steps a feed lasts for; its shape is compiled in, so it never changes.
         self.longest = max(1, min(eval_every, LONGEST_CHUNK // max(self.draws)))
         self._ahead: tuple[tuple[int, tuple[int, int]], Feed] | None = None
 
     def make(self, step: int, drawn: tuple[int, int], steps: int) -> Feed:
         """What `steps` steps from here draw, at most."""
-        inner, outer = (
-            None
-            if stream is None
-            else self.ops.asarray(stream.batches(first, steps * draws), self.like)
-            for stream, first, draws in zip(self.streams, drawn, self.draws, strict=True)
-        )
+        inner, outer = (self._side(side, drawn[side], steps) for side in (0, 1))
         if not self.needs_uniform:
             return Feed(inner, outer)
         return Feed(inner, outer, self.ops.asarray(uniforms(self.seed, step, steps), self.like))
+
+    def _side(self, side: int, first: int, steps: int) -> Any:
+        stream, table = self.streams[side], self.tables[side]
+        if stream is None:
+            return None
+        indices = self.ops.asarray(stream.batches(first, steps * self.draws[side]), self.like)
+        return indices if table is None else Cut(table, indices[:, 0])
 
     def take(self, step: int, drawn: tuple[int, int]) -> Feed:
         """The feed from here, which may have been drawn ahead."""
@@ -46,6 +55,8 @@ class Feeder:
 
     def draw_ahead(self, step: int, drawn: tuple[int, int], count: int) -> None:
         """Draw what follows `count` steps if these use all they may; for while the device works."""
+        if self.needs_uniform:
+            return  # such a method uses as many batches as its random numbers say
         place = (
             step + count,
             (drawn[0] + count * self.draws[0], drawn[1] + count * self.draws[1]),

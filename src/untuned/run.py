@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from untuned import chunk, messages, resume, settings, solvers, stages, stopping
-from untuned.batches import Feed, draw, gather
+from untuned.batches import Feed, gather, on_first
 from untuned.chunk import Position
 from untuned.derivatives import Counts
 from untuned.feeder import Feeder
@@ -83,8 +83,8 @@ def minimize(
     max_steps, seed = int(max_steps), int(seed)  # NumPy's whole numbers are welcome too
     path = settings.checkpoint_path(checkpoint)
     problem = build(outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint)
-    if hasattr(solver, "fitted"):
-        solver = solver.fitted(problem.full_batch, max_steps)
+    if hasattr(solver, "fitted"):  # with those hyperparameters that only its run knows
+        solver = solver.fitted(problem.rows, problem.batch_sizes, max_steps)
     limits = {
         "max_steps": max_steps,
         "max_seconds": None if max_seconds is None else float(max_seconds),
@@ -133,7 +133,7 @@ class _Run:
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
             batch = gather(ops, data, feed, 0, (0, 0), feeder.draws)
-            return o.inner_value(x, y, draw(ops, batch.inner, 0))
+            return on_first(ops, batch.inner, lambda rows: o.inner_value(x, y, rows))
 
         point = (self.problem.x0, self.problem.y0)
         feed = feeder.make(now.steps, now.drawn, 1)

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from untuned.experiments.problems import Rows, class_errors, softmax
+from untuned.experiments.experiment import Rows, class_errors, softmax
 from untuned.ops import Tree
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from untuned import solvers
 from untuned.experiments import cleaning
-from untuned.experiments.problems import Rows, softmax
+from untuned.experiments.experiment import Rows, softmax
 from untuned.flat import FlatProblem
 from untuned.problem import build
 from untuned.result import Result

@@ -1,74 +1,34 @@
-"""The problems of the paper's comparison on real data, exactly as they are stated.
+"""The problems of the comparison: `names()` lists them, `get(name)` loads one.
 
-Regularization selection on Covtype and ijcnn1, and data hyper-cleaning on MNIST. `names()` lists
-them, `get(name)` loads one. x and y are those of the bilevel problem; all numbers are float32.
+The paper's on real data, exactly as they are stated: regularization selection on Covtype and
+ijcnn1, and data hyper-cleaning on MNIST. Beside them small ones on scikit-learn's bundled data
+(`bundled.py`) and quadratics whose solution is known (`quadratics.py`). x and y are those of the
+bilevel problem; all numbers are float32, but float64 in the quadratics of given condition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from untuned.experiments import datasets
-from untuned.flat import FlatProblem
-from untuned.problem import build
+from untuned.experiments import bundled, datasets, quadratics
+from untuned.experiments.experiment import (
+    Experiment,
+    Rows,
+    class_errors,
+    logistic,
+    mean_loss,
+    penalized,
+    reweighted,
+    sign_errors,
+    softmax,
+    standardised,
+)
 from untuned.wording import unknown
 
-
-class Rows(NamedTuple):
-    """Features, labels, and for training rows where each stands among all of them."""
-
-    features: Any
-    labels: Any
-    position: Any = None
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A problem ready for `untuned.minimize(**experiment.problem(), ...)`, with its metrics."""
-
-    name: str
-    outer: Callable
-    inner: Callable
-    x0: np.ndarray
-    y0: np.ndarray
-    outer_data: Rows
-    inner_data: Rows
-    test_data: Rows
-    errors: Callable[[Any, Rows], Any]  # share of rows a model gets wrong
-
-    def problem(self) -> dict[str, Any]:
-        """The arguments of `untuned.minimize` that say what the problem is."""
-        return {
-            "outer": self.outer,
-            "inner": self.inner,
-            "x0": self.x0,
-            "y0": self.y0,
-            "outer_data": self.outer_data,
-            "inner_data": self.inner_data,
-        }
-
-    def metrics(self, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        """Validation loss and error, and test error, of the model y."""
-        return {
-            "validation_loss": float(self.outer(x, y, self.outer_data)),
-            "validation_error": float(self.errors(y, self.outer_data)),
-            "test_error": float(self.errors(y, self.test_data)),
-        }
-
-    def value(self, x: np.ndarray, y: np.ndarray) -> float:
-        """Phi(x) = f(x, y*(x)), the inner problem solved from y to high accuracy in float64."""
-        x, y = (np.asarray(z, np.float64) for z in (x, y))
-        problem = build(self.outer, self.inner, x, y, self.outer_data, self.inner_data)
-        with problem.precision():
-            flat = FlatProblem(problem)
-            return flat.outer(flat.x0, flat.solve_inner(flat.x0, flat.y0))[0]
+__all__ = ["PROBLEMS", "Experiment", "Rows", "class_errors", "get", "names", "softmax"]
 
 
 def names() -> list[str]:
@@ -83,62 +43,13 @@ def get(name: str) -> Experiment:
     return PROBLEMS[name](name)
 
 
-# Losses. The model is linear and without an intercept, as in the paper.
-
-
-def logistic(y: Any, rows: Rows) -> Any:
-    """log(1 + exp(-t <d, y>)) of each row, t = +1 or -1."""
-    return jax.nn.softplus(-rows.labels * (rows.features @ y))
-
-
-def softmax(y: Any, rows: Rows) -> Any:
-    """Cross-entropy of each row over classes 0, 1, ..."""
-    scores = rows.features @ y
-    chosen = jnp.take_along_axis(scores, rows.labels[:, None], axis=1)[:, 0]
-    return jax.nn.logsumexp(scores, axis=1) - chosen
-
-
-def sign_errors(y: Any, rows: Rows) -> Any:
-    return jnp.mean(rows.labels * (rows.features @ y) <= 0)
-
-
-def class_errors(y: Any, rows: Rows) -> Any:
-    return jnp.mean(jnp.argmax(rows.features @ y, axis=1) != rows.labels)
-
-
-def mean_loss(losses: Callable, x: Any, y: Any, rows: Rows) -> Any:
-    """f of every problem: the mean loss on validation rows."""
-    return jnp.mean(losses(y, rows))
-
-
-def penalized(losses: Callable, x: Any, y: Any, rows: Rows) -> Any:
-    """g of regularization selection: one strength exp(x_k) per entry (or column) k of y."""
-    return jnp.mean(losses(y, rows)) + 0.5 * jnp.sum(jnp.exp(x) * y**2)
-
-
-def reweighted(x: Any, y: Any, rows: Rows) -> Any:
-    """g of hyper-cleaning: row i counts sigmoid(x_i)."""
-    weights = jax.nn.sigmoid(x[rows.position])
-    return jnp.mean(weights * softmax(y, rows)) + 0.2 * jnp.sum(y**2)
-
-
-# Problems.
-
-
-def _standardised(features: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Features in float32, with mean 0 and deviation 1 on the training rows."""
-    features = features.astype(np.float32)
-    mean, deviation = features[train].mean(0), features[train].std(0)
-    return (features - mean) / np.where(deviation > 0, deviation, 1)
-
-
 def _covtype(name: str, per_class: bool) -> Experiment:
     data = datasets.load("covtype")
     random = np.random.RandomState(2442)
     order = random.permutation(len(data["y"]))
     test, rest = order[:116_203], random.permutation(order[116_203:])
     validation, train = rest[:92_962], rest[92_962:]
-    features = _standardised(data["X"], train)
+    features = standardised(data["X"], train)
     count = features.shape[1]
     labels: np.ndarray
     y0: np.ndarray
@@ -197,7 +108,7 @@ def _mnist(name: str, corruption: float) -> Experiment:
     wrong = random.rand(len(train)) < corruption
     given[wrong] = random.randint(0, 10, wrong.sum())  # may draw the right label again
     images = np.concatenate([data[f"X_{side}"].reshape(-1, 784) for side in ("train", "test")])
-    features = _standardised(images, train)
+    features = standardised(images, train)
     return Experiment(
         name=name,
         outer=partial(mean_loss, softmax),
@@ -212,8 +123,16 @@ def _mnist(name: str, corruption: float) -> Experiment:
 
 
 PROBLEMS: dict[str, Callable[[str], Experiment]] = {
+    "breast-cancer": bundled.breast_cancer,
     "covtype": partial(_covtype, per_class=False),
     "covtype-classes": partial(_covtype, per_class=True),
+    "diabetes-ridge": bundled.diabetes_ridge,
+    "digits-cleaning": bundled.digits_cleaning,
     "ijcnn1": _ijcnn1,
     **{f"mnist-{share}": partial(_mnist, corruption=share) for share in (0.1, 0.5, 0.7, 0.9)},
+    "quadratic": quadratics.sampled,
+    **{
+        f"quadratic-{condition}": partial(quadratics.conditioned, condition=condition)
+        for condition in (10, 100, 10_000)
+    },
 }

@@ -58,6 +58,13 @@ class Ops(Protocol):
     def take(self, tree: Tree, indices: Any, /) -> Tree:
         """The rows `indices` of every leaf."""
 
+    # Trees kept by number, of which one can be replaced while who holds the old ones keeps them
+    def repeat(self, tree: Tree, count: int, /) -> Any:
+        """`count` times the same tree."""
+
+    def swap_row(self, rows: Any, k: Scalar, tree: Tree, /) -> tuple[Tree, Any]:
+        """The k-th tree, and the rows with another one in its place."""
+
     # Scalars
     def scalar(self, value: float, like: Tree, /) -> Scalar:
         """`value` as a scalar of a run whose variables are like `like`."""

@@ -99,6 +99,17 @@ def take(tree: Tree, indices: Any, /) -> Tree:
     return tree_map(lambda leaf: leaf.index_select(0, rows.to(leaf.device)), tree)
 
 
+def repeat(tree: Tree, count: int, /) -> Any:
+    # A list and not stacked tensors: replacing one then copies references and no numbers.
+    return [tree] * count
+
+
+def swap_row(rows: Any, k: Scalar, tree: Tree, /) -> tuple[Tree, Any]:
+    changed = list(rows)
+    old, changed[int(k)] = changed[int(k)], tree
+    return old, changed
+
+
 def scalar(value: float, like: Tree, /) -> Scalar:
     return value
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from untuned.solvers.fsla import FSLA
     from untuned.solvers.itd import ITD
     from untuned.solvers.mrbo import MRBO
+    from untuned.solvers.saba import SABA
     from untuned.solvers.soba import SOBA
     from untuned.solvers.stfbo import STFBO
     from untuned.solvers.stocbio import StocBiO
@@ -29,6 +30,7 @@ __all__ = [
     "FSLA",
     "ITD",
     "MRBO",
+    "SABA",
     "SOBA",
     "STFBO",
     "SUSTAIN",

@@ -14,7 +14,7 @@ from untuned.batches import Batch
 from untuned.derivatives import Counts, Oracles
 from untuned.ops import Tree
 from untuned.solvers import implicit, parameter_free
-from untuned.solvers.base import Info
+from untuned.solvers.base import Info, Pair
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Auto:
     needs_uniform: ClassVar[bool] = False
     to_tune: ClassVar[tuple[str, ...]] = ()
 
-    def fitted(self, full_batch: bool, max_steps: int) -> Auto:
+    def fitted(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> Auto:
         """This method for a run on all rows or on minibatches."""
         if self.stochastic is None:
-            return dataclasses.replace(self, stochastic=not full_batch)
+            return dataclasses.replace(self, stochastic=batch_sizes != (None, None))
         return self
 
     @property

@@ -27,6 +27,7 @@ METHODS = {
     "itd": "untuned.solvers.itd:ITD",
     "mrbo": "untuned.solvers.mrbo:MRBO",
     "s-tfbo": "untuned.solvers.stfbo:STFBO",
+    "saba": "untuned.solvers.saba:SABA",
     "soba": "untuned.solvers.soba:SOBA",
     "stocbio": "untuned.solvers.stocbio:StocBiO",
     "sustain": "untuned.solvers.sustain:SUSTAIN",
@@ -37,6 +38,9 @@ METHODS = {
 
 # What a step says of the run; whole numbers, since compiled code carries them.
 GO_ON, CONVERGED, DIVERGED, STALLED = 0, 1, 2, 3
+
+
+Pair = tuple[Any, Any]  # something of the inner side, the same of the outer side
 
 
 class Info(NamedTuple):
@@ -69,7 +73,11 @@ class Info(NamedTuple):
 
 
 class Solver(Protocol):
-    """The interface `untuned.minimize` drives."""
+    """The interface `untuned.minimize` drives.
+
+    A run fills in two kinds of hyperparameters that it alone knows, where a method has them:
+    `horizon` if it is None, and the numbers of blocks `inner_slots` and `outer_slots`.
+    """
 
     loops: ClassVar[str]  # "single" or "double": whether y and v are solved for inside a step
     name: ClassVar[str]
@@ -97,6 +105,11 @@ class Solver(Protocol):
 
     def measured(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
         """The x, y and v that the `measure` of a step from `old` to `new` belongs to."""
+
+
+def wants_blocks(solver: Solver) -> bool:
+    """Whether a method's batches are to be fixed blocks of rows, each with its number."""
+    return hasattr(solver, "inner_slots")
 
 
 def names() -> list[str]:

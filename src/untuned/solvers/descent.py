@@ -15,8 +15,8 @@ def descend(
     def step(carry: tuple) -> tuple:
         z, _, k = carry
         g = gradient(k, z)
-        return ops.axpy(-rate, g, z), ops.norm(g), k + 1
+        return ops.axpy(-rate, g, z), g, k + 1
 
-    start = (z, ops.scalar(0.0, z), ops.counter(0))
-    z, norm, _ = ops.while_loop(lambda carry: carry[-1] < steps, step, start)
-    return z, norm
+    start = (z, ops.zeros_like(z), ops.counter(0))
+    z, g, _ = ops.while_loop(lambda carry: carry[-1] < steps, step, start)
+    return z, ops.norm(g)  # after the loop: in it, norms would cost a good part of a small step

@@ -33,6 +33,7 @@ from untuned.solvers.adagrad_norm import (
 )
 from untuned.solvers.base import (
     Info,
+    Pair,
     descend_x,
     require_count,
     require_positive,
@@ -101,7 +102,7 @@ class DTFBO:
             counts.append("horizon")
         require_count(self, "cap", *(name for name in counts if getattr(self, name) is not None))
 
-    def fitted(self, full_batch: bool, max_steps: int) -> DTFBO:
+    def fitted(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> DTFBO:
         """This method with the run's number of steps for T, if none was given."""
         return dataclasses.replace(self, horizon=max_steps) if self.horizon is None else self
 

@@ -90,10 +90,11 @@ class F2SA(Tuned):
             toward = o.inner_grad(x, y, draw(ops, batch.inner, 2 * k))
             gradient = o.inner_grad(x, z, draw(ops, batch.inner, 2 * k + 1))
             y = ops.axpy(-rates.y, ops.axpy(penalty, toward, f.grad_y), y)
-            return y, ops.axpy(-rates.v, gradient, z), ops.norm(gradient), k + 1
+            return y, ops.axpy(-rates.v, gradient, z), gradient, k + 1
 
-        start = (y, z, ops.scalar(0.0, y), ops.counter(0))
-        y, z, g_norm, _ = ops.while_loop(lambda carry: carry[-1] < self.inner_steps, descend, start)
+        start = (y, z, ops.zeros_like(z), ops.counter(0))
+        ended = ops.while_loop(lambda carry: carry[-1] < self.inner_steps, descend, start)
+        y, z, gradient, _ = ended
         f = o.outer(x, y, draw(ops, batch.outer, self.inner_steps))
         at_y, _ = o.inner_grads(x, y, draw(ops, batch.inner, 2 * self.inner_steps))
         at_z, _ = o.inner_grads(x, z, draw(ops, batch.inner, 2 * self.inner_steps + 1))
@@ -104,7 +105,7 @@ class F2SA(Tuned):
             o,
             rates,
             outer=f.value,
-            inner_grad_norm=g_norm,
+            inner_grad_norm=ops.norm(gradient),
             hypergrad_norm=h_norm,
             v=v,
             inner_steps=self.inner_steps,

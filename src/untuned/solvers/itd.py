@@ -55,13 +55,13 @@ class ITD(Tuned):
         def forward(carry: tuple, _: None) -> tuple[tuple, Tree]:
             y, _ = carry
             g = o.inner_grad(x, y, batch.inner)
-            return (ops.axpy(-rates.y, g, y), ops.norm(g)), y
+            return (ops.axpy(-rates.y, g, y), g), y
 
         # y^0 is apart from the path, since the way back needs no Hessian product there.
         g = o.inner_grad(x, first, batch.inner)
         second = ops.axpy(-rates.y, g, first)
         later = self.inner_steps - 1
-        (last, g_norm), path = ops.scan(forward, (second, ops.norm(g)), None, later, False)
+        (last, g), path = ops.scan(forward, (second, g), None, later, False)
         f = o.outer(x, last, batch.outer)
 
         def backward(carry: tuple, y: Tree) -> tuple[tuple, None]:
@@ -80,7 +80,7 @@ class ITD(Tuned):
             o,
             rates,
             outer=f.value,
-            inner_grad_norm=g_norm,
+            inner_grad_norm=ops.norm(g),
             hypergrad_norm=h_norm,
             v=v,
             inner_steps=self.inner_steps,

@@ -96,7 +96,7 @@ class VRBO(Tuned):
         new_x, h_norm = descend_x(o, rates.x, d, ops.norm(d), x)
 
         def visit(carry: tuple) -> tuple:
-            before, y, _, u, d, _, _, j = carry
+            before, y, _, u, d, _, j = carry
             now, old = self._evaluate(
                 o,
                 ((new_x, y), before),
@@ -110,19 +110,19 @@ class VRBO(Tuned):
             # At the last point u and d are brought up to date, and y stays.
             next_y = ops.where(j < self.inner_steps, ops.axpy(-rates.y, u, y), y)
             value = ops.cast(now.outer, ops.scalar(0.0, y))
-            return (new_x, y), next_y, now.v, u, d, ops.norm(u), value, j + 1
+            return (new_x, y), next_y, now.v, u, d, value, j + 1
 
         zero = ops.scalar(0.0, y)
-        start = ((x, y), y, ops.zeros_like(y), u, d, zero, zero, ops.counter(0))
+        start = ((x, y), y, ops.zeros_like(y), u, d, zero, ops.counter(0))
         visited = ops.while_loop(lambda carry: carry[-1] <= self.inner_steps, visit, start)
-        _, y, v, u, d, u_norm, outer, _ = visited
+        _, y, v, u, d, outer, _ = visited
         refreshed = ops.where(due, 1, 0)
         points = 2 * (self.inner_steps + 1) + refreshed
         info = report(
             o,
             rates,
             outer=outer,
-            inner_grad_norm=u_norm,
+            inner_grad_norm=ops.norm(u),
             hypergrad_norm=h_norm,
             v=v,
             inner_steps=self.inner_steps,
