@@ -110,6 +110,26 @@ def methods() -> None:
     Console().print(table)
 
 
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="What to make again: figure1, figure2 or tuning.")],
+    out: Out = Path("untuned-reproduce"),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, shorter runs.")] = False,
+    seed: Seed = 0,
+    max_seconds: Annotated[float | None, typer.Option(help="Clock of one run.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this; may be repeated.")] = None,
+    problem: Annotated[list[str] | None, typer.Option(help="Only this; may be repeated.")] = None,
+) -> None:
+    """Make the paper's comparison again, on real data; what is finished is not run twice.
+
+    Example: `untuned reproduce figure1 --quick --out comparison`
+    """
+    from untuned.experiments import reproduce as recipes
+
+    summary = recipes.run(name, out, quick, seed, max_seconds, method=method, problem=problem)
+    typer.echo(summary)
+
+
 def main() -> None:
     """Entry point: turns the errors users can make into one sentence and exit code 2."""
     try:

@@ -1,14 +1,15 @@
 """The problems of the paper's comparison on real data, exactly as they are stated.
 
-Regularization selection on Covtype and ijcnn1, and data hyper-cleaning on MNIST. `names()` lists
-them, `get(name)` loads one. x and y are those of the bilevel problem; all numbers are float32.
+Regularization selection on Covtype and ijcnn1, and data hyper-cleaning on MNIST; on the bundled
+digits too, which needs no download. `names()` lists them, `get(name)` loads one. x and y are those
+of the bilevel problem; all numbers are float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from untuned.experiments import datasets
-from untuned.flat import FlatProblem
-from untuned.problem import build
+from untuned.experiments.exact import ExactValue
 from untuned.wording import unknown
 
 
@@ -64,11 +64,23 @@ class Experiment:
 
     def value(self, x: np.ndarray, y: np.ndarray) -> float:
         """Phi(x) = f(x, y*(x)), the inner problem solved from y to high accuracy in float64."""
-        x, y = (np.asarray(z, np.float64) for z in (x, y))
-        problem = build(self.outer, self.inner, x, y, self.outer_data, self.inner_data)
-        with problem.precision():
-            flat = FlatProblem(problem)
-            return flat.outer(flat.x0, flat.solve_inner(flat.x0, flat.y0))[0]
+        return self.exact.value(x, y)
+
+    @cached_property
+    def exact(self) -> ExactValue:
+        """Phi and its gradient, compiled once for this problem."""
+        return ExactValue(**self.problem())
+
+    def first_rows(self, count: int) -> Experiment:
+        """The same problem on at most `count` rows of each set; the sets are shuffled already."""
+        inner = Rows(*(None if part is None else part[:count] for part in self.inner_data))
+        outer, test = (
+            Rows(rows.features[:count], rows.labels[:count])
+            for rows in (self.outer_data, self.test_data)
+        )
+        # One entry of x for each training row, where g looks rows up by their position.
+        x0 = self.x0 if inner.position is None else self.x0[:count]
+        return replace(self, x0=x0, inner_data=inner, outer_data=outer, test_data=test)
 
 
 def names() -> list[str]:
@@ -211,9 +223,35 @@ def _mnist(name: str, corruption: float) -> Experiment:
     )
 
 
+def _digits(name: str) -> Experiment:
+    """The bundled digits, cleaned as MNIST is: small, and here without a download."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    random = np.random.RandomState(32)
+    validation, test, train = np.split(random.permutation(len(labels)), [300, 800])
+    labels = labels.astype(np.int32)
+    given = labels[train]
+    wrong = random.rand(len(train)) < 0.5
+    given[wrong] = random.randint(0, 10, wrong.sum())
+    features = _standardised(images, train)
+    return Experiment(
+        name=name,
+        outer=partial(mean_loss, softmax),
+        inner=reweighted,
+        x0=np.full(len(train), -2, np.float32),
+        y0=np.zeros((features.shape[1], 10), np.float32),
+        outer_data=Rows(features[validation], labels[validation]),
+        inner_data=Rows(features[train], given, np.arange(len(train))),
+        test_data=Rows(features[test], labels[test]),
+        errors=class_errors,
+    )
+
+
 PROBLEMS: dict[str, Callable[[str], Experiment]] = {
     "covtype": partial(_covtype, per_class=False),
     "covtype-classes": partial(_covtype, per_class=True),
+    "digits": _digits,
     "ijcnn1": _ijcnn1,
     **{f"mnist-{share}": partial(_mnist, corruption=share) for share in (0.1, 0.5, 0.7, 0.9)},
 }
