@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from untuned import folder
+from untuned.experiments.reproduce import RECIPES
+from untuned.experiments.reproduce import run as recipe
 
 app = typer.Typer(
     name="untuned",
@@ -112,7 +114,7 @@ def methods() -> None:
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="What to make again: figure1, figure2 or tuning.")],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(RECIPES))}.")],
     out: Out = Path("untuned-reproduce"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, shorter runs.")] = False,
     seed: Seed = 0,
@@ -124,10 +126,7 @@ def reproduce(
 
     Example: `untuned reproduce figure1 --quick --out comparison`
     """
-    from untuned.experiments import reproduce as recipes
-
-    summary = recipes.run(name, out, quick, seed, max_seconds, method=method, problem=problem)
-    typer.echo(summary)
+    typer.echo(recipe(name, out, quick, seed, max_seconds, method=method, problem=problem))
 
 
 def main() -> None:

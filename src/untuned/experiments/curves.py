@@ -228,7 +228,7 @@ def interactive(records: pandas.DataFrame, problem: str, axis: str, height: str)
     whole.update_layout(
         template="plotly_white",
         height=560,
-        margin={"t": 40, "l": 70, "r": 10, "b": 60},
+        margin={"t": 60, "l": 70, "r": 10, "b": 60},
         legend={"orientation": "h", "y": -0.2},
         hovermode="closest",
     )

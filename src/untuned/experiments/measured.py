@@ -21,6 +21,7 @@ from untuned.run import minimize
 EVALUATION_STEPS = 64
 SHORT_EVALUATION_STEPS = {"covtype": 512, "covtype-classes": 512, "ijcnn1": 512}  # short steps
 STEP_OF_FOUR = 4
+LOOP_WITHOUT_COUNT = 10  # what a loop that runs until it is done is taken to need
 MOST_STEPS = 1_000_000_000  # the clock ends a run
 DIVERGED = "diverged"
 
@@ -116,7 +117,5 @@ class Measured:
 def evaluation_steps(problem: str, solver: Any) -> int:
     """Steps between two records of a method on a problem."""
     steps = SHORT_EVALUATION_STEPS.get(problem, EVALUATION_STEPS)
-    cost = solver.cost
-    if None in cost:  # as many as the loops need
-        return 1
-    return max(1, round(steps * STEP_OF_FOUR / sum(cost)))
+    cost = sum(LOOP_WITHOUT_COUNT if count is None else count for count in solver.cost)
+    return max(1, round(steps * STEP_OF_FOUR / cost))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -70,7 +71,8 @@ def _make(missing: list[Run], folder: Path, title: str, total: int) -> None:
 
 
 def _begin(free: Any) -> None:
-    """The first thing a worker does, before any array library is imported."""
+    """The first thing a worker does, before any array library counts the cores."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once and without a word
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {free.get()})
     # An error in a method or problem is to reach us, not to be printed and passed over.
