@@ -1,11 +1,14 @@
 """The judge of the comparison: Phi, its gradient and its least value against closed forms."""
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 
 from reference.problems import quadratic
-from untuned.experiments import exact, measured
+from untuned.experiments import exact, measured, problems
 from untuned.experiments.exact import ExactValue
 
 
@@ -59,16 +62,35 @@ def test_least_value_is_the_minimum(task, value):
     assert found == pytest.approx(task.f(best, task.y_star(best)), rel=1e-6)
 
 
-@pytest.mark.parametrize("is_small", [True, False])
-def test_an_excursion_leaves_no_trace(is_small, monkeypatch):
+def strengths():
+    """Regularization selection on collinear features: 30 variables, ill-conditioned."""
+    features, labels = load_breast_cancer(return_X_y=True)
+    features = (features - features.mean(0)) / features.std(0)
+    rows = problems.Rows(features, np.where(labels > 0, 1.0, -1.0))
+    f, g = (partial(part, problems.logistic) for part in (problems.mean_loss, problems.penalized))
+    return ExactValue(f, g, np.full(30, -2.0), np.zeros(30), rows, rows)
+
+
+def weights():
+    """Hyper-cleaning: 640 variables, no Hessian."""
+    return measured.experiment("digits", 100).first_rows(100).exact
+
+
+@pytest.mark.parametrize(("task", "size"), [(strengths, 30), (weights, 100)])
+def test_an_excursion_leaves_no_trace(task, size):
     """What is kept for speed, a Hessian from far away too, does not change a value."""
-    if not is_small:
-        monkeypatch.setattr(exact, "DENSE_UP_TO", 0)
-    problem = measured.experiment("digits", 100).first_rows(100)
-    fresh = problem.value(problem.x0, problem.y0)
-    far = np.where(np.arange(problem.x0.size) % 2, 25.0, -25.0)
-    problem.value(far, problem.y0)
-    assert problem.value(problem.x0, problem.y0) == pytest.approx(fresh, abs=1e-6)
+    value, start = task(), np.full(size, -2.0)
+    y0 = np.zeros_like(value._flat.y0)
+    fresh = value.value(start, y0)
+    for far in (np.where(np.arange(size) % 2, 25.0, -25.0), np.full(size, -12.0)):
+        assert np.isfinite(value.value(far, y0))
+        assert value.value(start, y0) == pytest.approx(fresh, abs=1e-6)
+
+
+def test_a_solve_that_was_cut_short_goes_on_with_a_new_hessian(monkeypatch):
+    expected = strengths().value(np.full(30, -8.0), np.zeros(30))
+    monkeypatch.setattr(exact, "EVALUATIONS", 3)
+    assert strengths().value(np.full(30, -8.0), np.zeros(30)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_point_that_is_not_finite_has_no_value(task, value):

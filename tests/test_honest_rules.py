@@ -160,20 +160,23 @@ def test_a_divergence_is_drawn_and_never_helps_a_median():
         [
             points(0, [1.0, 0.5, 0.4]),
             points(1, [1.0, 0.1, np.nan], status="diverged"),
+            points(3, [1.0, np.nan], status="diverged"),
+            points(4, [1.0, 0.25, 0.15]),
             points(2, [1.0, 0.3, 0.2]),
             points(0, [1.0, 0.0], method=pool.REFERENCE),
         ]
     )
     (curve,) = curves.curves(frame, "covtype", "tuned", "seconds", curves.GAP)
-    assert curve.ends == [(1.0, 0.1)]
-    assert "diverged 1/3" in curve.label
-    assert curve.middle.tolist() == [1.0, 0.3, 0.4]  # of 0.2, 0.4 and infinity
+    assert curve.ends == [(1.0, 0.1), (0.5, 1.0)]
+    assert "diverged 2/5" in curve.label
+    # Of 0.1, 0.25, 0.3, 0.5 and infinity; then of 0.15, 0.2, 0.4 and infinity twice.
+    assert curve.middle.tolist() == [1.0, 0.3, 0.4]
     line = standings.table(frame).iloc[0]
-    assert line["diverged"] == 1
-    assert standings.spoken(standings.table(frame))["diverged"].iloc[0] == "1 of 3"
+    assert line["diverged"] == 2
+    assert standings.spoken(standings.table(frame))["diverged"].iloc[0] == "2 of 5"
     drawn = curves.figure(frame, ["covtype"], "seconds", curves.GAP)
     crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
-    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in crosses] == [(1.0, 0.1)]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in crosses] == curve.ends
     names = [trace.name for trace in curves.interactive(frame, "covtype", "seconds", "gap").data]
     assert "soba diverged" in names
 
