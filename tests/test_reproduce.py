@@ -279,6 +279,19 @@ def test_benchopt_runs_the_benchmark(tmp_path):
     assert "cached" in again.stdout
 
 
+def test_benchopt_finds_the_benchmark_well_formed(tmp_path):
+    benchmark = tmp_path / "bilevel"
+    shutil.copytree(bilevel.benchmark_folder(), benchmark)
+    # benchopt starts the first pytest on the path.
+    path = os.pathsep.join((str(BIN), os.environ["PATH"]))
+    process = subprocess.run(
+        [BIN / "benchopt", "test", benchmark, "--skip-install"], capture_output=True, text=True,
+        cwd=tmp_path, env=os.environ | {"PATH": path}, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stdout
+    assert re.search(r"\d passed", process.stdout)
+
+
 def test_the_wheel_holds_the_benchmark(tmp_path):
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)

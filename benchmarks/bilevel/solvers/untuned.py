@@ -14,6 +14,7 @@ class Solver(BaseSolver):
         "method": solvers.names(),
         "setting": [tuned_values.TUNED, tuned_values.DEFAULT],
     }
+    curve = True  # until the objective says otherwise
     test_config = {"method": "s-tfbo", "setting": tuned_values.DEFAULT}
 
     def skip(self, experiment, **rules):
