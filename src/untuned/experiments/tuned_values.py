@@ -93,7 +93,7 @@ GRIDS = {
     "mnist-0.9": Grid(TENTHS[2:], TENTHS),
 }
 # For the methods without step sizes: how much do their start values matter? No bill counts these.
-START_VALUES = (1e-3, 1e-2, 0.1, 1.0, 10.0)
+START_VALUES = (1e-5, 1e-3, 0.1, 1.0, 10.0)
 
 
 def _family(problem: str) -> str:
