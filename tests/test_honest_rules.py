@@ -174,6 +174,8 @@ def test_a_divergence_is_drawn_and_never_helps_a_median():
     line = standings.table(frame).iloc[0]
     assert line["diverged"] == 2
     assert standings.spoken(standings.table(frame))["diverged"].iloc[0] == "2 of 5"
+    most = standings.table(frame[frame["seed"].isin([0, 1, 3])])
+    assert standings.spoken(most)["Phi at the end"].iloc[0] == "diverged"
     drawn = curves.figure(frame, ["covtype"], "seconds", curves.GAP)
     crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in crosses] == curve.ends

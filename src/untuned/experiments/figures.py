@@ -6,6 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from untuned.experiments import curves, plans, pool, records, standings
 from untuned.experiments.bilevel import require_benchopt
 from untuned.report import page
@@ -131,7 +133,7 @@ def _summary(name: str, out: Path, plan: plans.Plan, table: pandas.DataFrame) ->
         best = table[table["problem"] == problem].head(3)
         names = (
             f"{line.method} ({line.setting}, {line.final_gap:.2%} of the gap left)"
-            for line in best.itertuples()
+            for line in best[best["final_gap"] < np.inf].itertuples()
         )
         lines.append(f"{problem}: {'; '.join(names)}")
     pictures = f"{out / name}.png, {out / name}-loss.png, {out / 'calls.png'}"

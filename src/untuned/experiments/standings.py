@@ -14,7 +14,7 @@ from untuned.experiments.records import groups
 if TYPE_CHECKING:
     import pandas
 
-TARGETS = {"1 %": 0.01, "0.1 %": 0.001}
+TARGETS = {"10 %": 0.1, "1 %": 0.01, "0.1 %": 0.001}
 COSTS = ("seconds", "oracle_calls")
 
 
@@ -80,14 +80,15 @@ def table(records: pandas.DataFrame, tuning: pandas.DataFrame | None = None) -> 
         ends = scale(records, problem)
         runs = [run for _, run in groups(group, "seed")]
         finite = [run.loc[run["value"].notna()] for run in runs]
-        diverged = sum(run["status"].iloc[-1] == DIVERGED for run in runs)
-        final = float(np.median([run["value"].iloc[-1] for run in finite]))
+        lost = [run["status"].iloc[-1] == DIVERGED for run in runs]
+        last = [run["value"].iloc[-1] for run in finite]
+        final = float(np.median(np.where(lost, np.inf, last)))
         line = {
             "problem": problem,
             "method": method,
             "setting": setting,
             "seeds": len(runs),
-            "diverged": diverged,
+            "diverged": sum(lost),
             "final_phi": final,
             "final_gap": ends.gap(final),
             "steps": float(np.median([run["step"].max() for run in runs])),
@@ -111,8 +112,8 @@ def spoken(whole: pandas.DataFrame) -> pandas.DataFrame:
     import pandas
 
     shown = pandas.DataFrame({"method": whole["method"], "setting": whole["setting"]})
-    shown["Phi at the end"] = whole["final_phi"].map("{:.4f}".format)
-    shown["gap left"] = whole["final_gap"].map("{:.2%}".format)
+    shown["Phi at the end"] = whole["final_phi"].map("{:.4f}".format).replace("inf", DIVERGED)
+    shown["gap left"] = whole["final_gap"].map("{:.2%}".format).replace("inf%", "-")
     shown["steps"] = whole["steps"].map("{:,.0f}".format)
     shown["compiling"] = whole["compile_seconds"].map("{:.1f} s".format)
     for name in TARGETS:
