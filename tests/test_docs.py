@@ -43,3 +43,14 @@ def test_architecture_page_lists_every_file():
         name = path.name + "/" if path.is_dir() else path.name
         if name not in ("__pycache__/", "py.typed"):
             assert name in text, name
+
+
+def test_every_rule_of_the_benchmark_is_kept_by_a_test_that_exists():
+    text = (ROOT / "docs" / "benchmark.md").read_text()
+    rules = re.findall(r"^\d+\. (.*?)(?=^\d+\. |^## )", text, re.DOTALL | re.MULTILINE)
+    assert len(rules) == 9
+    for rule in rules:
+        named = re.findall(r"`(tests/\w+\.py)::(\w+)`", rule)
+        assert named, rule
+        for path, test in named:
+            assert f"def {test}(" in (ROOT / path).read_text(), test

@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from untuned import folder
+from untuned.experiments.reproduce import RECIPES
+from untuned.experiments.reproduce import run as recipe
 
 app = typer.Typer(
     name="untuned",
@@ -108,6 +110,23 @@ def methods() -> None:
         batches = f"{solver.inner_draws}/{solver.outer_draws}"
         table.add_row(name, solver.loops, *counts, batches, ", ".join(solver.to_tune) or "nothing")
     Console().print(table)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(RECIPES))}.")],
+    out: Out = Path("untuned-reproduce"),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, shorter runs.")] = False,
+    seed: Seed = 0,
+    max_seconds: Annotated[float | None, typer.Option(help="Clock of one run.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this; may be repeated.")] = None,
+    problem: Annotated[list[str] | None, typer.Option(help="Only this; may be repeated.")] = None,
+) -> None:
+    """Make the paper's comparison again, on real data; what is finished is not run twice.
+
+    Example: `untuned reproduce figure1 --quick --out comparison`
+    """
+    typer.echo(recipe(name, out, quick, seed, max_seconds, method=method, problem=problem))
 
 
 def main() -> None:

@@ -23,13 +23,17 @@ class FlatProblem:
         self.dtype = np.dtype(problem.dtype)
         x, y = problem.x0, problem.y0
 
-        def inner(x: Tree, y: Tree, v: Tree, data: Any) -> tuple:
-            return o.inner_value(x, y, data.inner), *o.inner(x, y, v, data.inner)
+        def gradient(x: Tree, y: Tree, data: Any) -> tuple:
+            return o.inner_value(x, y, data.inner), o.inner_grad(x, y, data.inner)
+
+        def products(x: Tree, y: Tree, v: Tree, data: Any) -> tuple:
+            return o.inner(x, y, v, data.inner)[1:]
 
         def outer(x: Tree, y: Tree, data: Any) -> tuple:
             return tuple(o.outer(x, y, data.outer))
 
-        self._inner = ops.compile(inner, x, y, y, data)
+        self._gradient = ops.compile(gradient, x, y, data)
+        self._products = ops.compile(products, x, y, y, data)
         self._outer = ops.compile(outer, x, y, data)
 
     def _ravel(self, tree: Tree) -> np.ndarray:
@@ -61,19 +65,19 @@ class FlatProblem:
 
     def inner(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
         """g and grad_y g."""
-        g, g_y, _, _ = self._products(x, y, np.zeros_like(y))
+        g, g_y = self._gradient(self.tree_x(x), self.tree_y(y), self.problem.data)
         return float(g), self._ravel(g_y)
-
-    def _products(self, x: np.ndarray, y: np.ndarray, v: np.ndarray) -> tuple:
-        return self._inner(self.tree_x(x), self.tree_y(y), self.tree_y(v), self.problem.data)
 
     def hvp(self, x: np.ndarray, y: np.ndarray, v: np.ndarray) -> np.ndarray:
         """(grad_yy g) v."""
-        return self._ravel(self._products(x, y, v)[2])
+        return self._ravel(self._both(x, y, v)[0])
 
     def hypergradient(self, x: np.ndarray, y: np.ndarray, v: np.ndarray) -> np.ndarray:
         """grad_x f - (grad_xy g) v."""
-        return self.outer(x, y)[1] - self._ravel(self._products(x, y, v)[3])
+        return self.outer(x, y)[1] - self._ravel(self._both(x, y, v)[1])
+
+    def _both(self, x: np.ndarray, y: np.ndarray, v: np.ndarray) -> tuple:
+        return self._products(self.tree_x(x), self.tree_y(y), self.tree_y(v), self.problem.data)
 
     def solve_inner(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The inner solution at x: a trust-region method, then Newton steps while they help."""

@@ -42,3 +42,37 @@ class Bar:
     ) -> None:
         if self._bar:
             self._bar.stop()
+
+
+class Jobs:
+    """Runs done of all, what was finished last, and the time left."""
+
+    def __init__(self, title: str, total: int, done: int):
+        from rich import progress
+
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(elapsed_when_finished=True),
+            progress.TextColumn("{task.fields[news]}"),
+            # Runs are long and few: an estimate from the last seconds would jump about.
+            speed_estimate_period=600,
+        )
+        self._task = self._bar.add_task(title, total=total, completed=done, news="starting")
+
+    def __enter__(self) -> Jobs:
+        self._bar.start()
+        return self
+
+    def advance(self, news: str) -> None:
+        """One more is done."""
+        self._bar.update(self._task, advance=1, news=news)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.stop()

@@ -88,6 +88,7 @@ class Snapshot(NamedTuple):
     v: Tree
     record: dict[str, Any]
     state: Any
+    compile_seconds: float
 
 
 @dataclass(frozen=True, repr=False)

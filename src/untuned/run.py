@@ -276,7 +276,9 @@ class _Run:
         state = self.now.carry.state
         x, y, v = self.problem.outward((state.x, state.y, state.v))
         record = self.history.last()
-        snapshot = Snapshot(self.now.steps, self.seconds, x, y, v, record, state)
+        snapshot = Snapshot(
+            self.now.steps, self.seconds, x, y, v, record, state, self.compile_seconds
+        )
         return bool(callback(snapshot))  # NumPy's True is not `True`
 
     def result(self, status: Status) -> Result:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from untuned.experiments.exact import ExactValue
 from untuned.experiments.quadratic_form import QuadraticPair
-from untuned.flat import FlatProblem
-from untuned.problem import build
 
 
 class Rows(NamedTuple):
@@ -36,7 +36,7 @@ class Experiment:
     inner_data: Any = None
     test_data: Rows | None = None
     errors: Callable[[Any, Rows], Any] | None = None  # share that a model y gets wrong
-    exact: QuadraticPair | None = None  # the solution in closed form, where there is one
+    closed_form: QuadraticPair | None = None  # the solution, where it is known
 
     def problem(self) -> dict[str, Any]:
         """The arguments of `untuned.minimize` that say what the problem is."""
@@ -61,13 +61,25 @@ class Experiment:
 
     def value(self, x: np.ndarray, y: np.ndarray) -> float:
         """Phi(x) = f(x, y*(x)): in closed form, or the inner problem solved from y in float64."""
-        x, y = (np.asarray(z, np.float64) for z in (x, y))
-        if self.exact is not None:
-            return self.exact.value(x)
-        problem = build(self.outer, self.inner, x, y, self.outer_data, self.inner_data)
-        with problem.precision():
-            flat = FlatProblem(problem)
-            return flat.outer(flat.x0, flat.solve_inner(flat.x0, flat.y0))[0]
+        if self.closed_form is not None:
+            return self.closed_form.value(np.asarray(x, np.float64))
+        return self.exact.value(x, y)
+
+    @cached_property
+    def exact(self) -> ExactValue:
+        """Phi and its gradient, compiled once for this problem."""
+        return ExactValue(**self.problem())
+
+    def first_rows(self, count: int) -> Experiment:
+        """The same problem on at most `count` rows of each set; the sets are shuffled already."""
+        inner, outer, test = (
+            jax.tree.map(lambda part: part[:count], rows)
+            for rows in (self.inner_data, self.outer_data, self.test_data)
+        )
+        # One entry of x for each training row, where g looks rows up by their position.
+        per_row = getattr(inner, "position", None) is not None
+        x0 = self.x0[:count] if per_row else self.x0
+        return replace(self, x0=x0, inner_data=inner, outer_data=outer, test_data=test)
 
 
 # Losses. The model is linear and without an intercept, as in the paper.

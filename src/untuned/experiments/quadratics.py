@@ -65,7 +65,7 @@ def sampled(name: str) -> Experiment:
         y0=np.zeros(DIM_Y, np.float32),
         outer_data=outer_rows,
         inner_data=inner_rows,
-        exact=QuadraticPair(_mean(outer, outer_rows), pair.inner),
+        closed_form=QuadraticPair(_mean(outer, outer_rows), pair.inner),
     )
 
 
@@ -145,5 +145,10 @@ def conditioned(name: str, condition: float) -> Experiment:
     )
     g = Quadratic(A, M.T @ A @ M, -M.T @ A, -A @ c, M.T @ A @ c, 0.5 * c @ A @ c)
     return Experiment(
-        name=name, outer=outer, inner=inner, x0=zero_x - 2, y0=zero_y, exact=QuadraticPair(f, g)
+        name=name,
+        outer=outer,
+        inner=inner,
+        x0=zero_x - 2,
+        y0=zero_y,
+        closed_form=QuadraticPair(f, g),
     )

@@ -11,11 +11,11 @@ start value b_0 has the units of G; "auto" starts from the first gradient that i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from untuned.ops import Ops, Scalar, Tree
 
-Start = float | Literal["auto"]
+Start = Any  # a positive number, or "auto"
 
 
 def first_value(start: Start) -> float:

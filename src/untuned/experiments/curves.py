@@ -1,0 +1,283 @@
+"""Curves of a comparison, medians over seeds with quartiles, by matplotlib and by plotly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from untuned import solvers
+from untuned.experiments import standings, tuned_values
+from untuned.experiments.measured import DIVERGED
+from untuned.experiments.pool import REFERENCE
+from untuned.experiments.records import groups
+from untuned.plotting import tidy
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+AXES = {"step": "steps of x", "seconds": "seconds", "oracle_calls": "oracle calls"}
+GAP, LOSS = "gap", "validation_loss"
+HEIGHTS = {
+    GAP: "(Phi(x) - Phi*) / (Phi(x0) - Phi*)",
+    LOSS: "validation loss f(x, y) of the current model",
+}
+POINT = "%{x:.4g}: %{y:.5g}<extra></extra>"  # in plotly's words
+LOWEST_GAP = 1e-5  # the best run ends at zero, which a logarithm cannot show
+COLUMNS = {
+    tuned_values.TUNED: "baselines at published tuned values",
+    tuned_values.DEFAULT: "baselines at their defaults",
+}
+
+# Okabe and Ito's colours. The methods without step sizes have one each and thick lines; the others
+# share five, told apart by dashes and markers.
+FREE_COLOURS = {"d-tfbo": "#D55E00", "s-tfbo": "#0072B2", "auto": "#000000"}
+COLOURS = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999")
+DASHES = (("solid", "-"), ("dash", "--"), ("dot", ":"), ("dashdot", "-."))
+MARKERS = (("circle", "o"), ("square", "s"), ("triangle-up", "^"), ("diamond", "D"))
+
+
+class Style(NamedTuple):
+    """How a method is drawn, in plotly's words and in matplotlib's."""
+
+    colour: str
+    dash: tuple[str, str]
+    marker: tuple[str, str]
+    width: float
+
+
+class Curve(NamedTuple):
+    """A method at a setting: medians along the axis, quartiles, and where seeds diverged."""
+
+    method: str
+    setting: str
+    across: np.ndarray
+    low: np.ndarray
+    middle: np.ndarray
+    high: np.ndarray
+    ends: list[tuple[float, float]]  # the last finite point of each seed that diverged
+    seeds: int
+
+    @property
+    def label(self) -> str:
+        """The name in a legend."""
+        lost = f" (diverged {len(self.ends)}/{self.seeds})" if self.ends else ""
+        return self.method + lost
+
+
+def style(method: str) -> Style:
+    """The same look for a method in every picture."""
+    if method in FREE_COLOURS:
+        return Style(FREE_COLOURS[method], DASHES[0], MARKERS[0], 2.4)
+    others = [name for name in solvers.names() if name not in FREE_COLOURS]
+    line, colour = divmod(others.index(method), len(COLOURS))
+    line %= len(DASHES)
+    return Style(COLOURS[colour], DASHES[line], MARKERS[line], 1.2)
+
+
+def curves(
+    records: pandas.DataFrame, problem: str, column: str, axis: str, height: str
+) -> list[Curve]:
+    """The curves of one panel: all methods that need no tuning, the others at one setting."""
+    shown = records[(records["problem"] == problem) & (records["method"] != REFERENCE)]
+    ends = standings.scale(records, problem)
+    found = []
+    for (method, setting), group in groups(shown, "method", "setting"):
+        if setting != column and tuned_values.is_billed(method):
+            continue
+        runs = [run for _, run in groups(group, "seed")]
+        paths = []
+        for run in runs:
+            values = run["value"] if height == GAP else run[LOSS]
+            values = np.maximum(ends.gap(values), LOWEST_GAP) if height == GAP else values
+            across = run[axis].to_numpy(float, copy=True)
+            if len(across) > 1:  # zero has no logarithm: the start stands before the first record
+                across[0] = across[1] / 2
+            paths.append((across, np.asarray(values, float)))
+        lost = [
+            (path[0][np.isfinite(path[1])][-1], path[1][np.isfinite(path[1])][-1])
+            for run, path in zip(runs, paths, strict=True)
+            if run["status"].iloc[-1] == DIVERGED
+        ]
+        across, low, middle, high = _quartiles(paths)
+        found.append(Curve(method, setting, across, low, middle, high, lost, len(runs)))
+    return found
+
+
+def _lowest(records: pandas.DataFrame, problem: str) -> float:
+    """Where the axis of the gap ends: below the second target, and below most of what is shown."""
+    ends = standings.scale(records, problem)
+    shown = records[(records["problem"] == problem) & (records["method"] != REFERENCE)]
+    gaps = np.maximum(ends.gap(shown["value"].to_numpy(float)), LOWEST_GAP)
+    return float(min(np.nanmin(gaps), *standings.TARGETS.values()))
+
+
+def _quartiles(paths: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, ...]:
+    """Record by record; the last records together, since runs that end by the clock end apart.
+
+    A seed that diverged counts as infinite from there on, so that it cannot make a median better.
+    """
+    longest = max(len(across) for across, _ in paths)
+    across, values = np.full((2, len(paths), longest), np.nan)
+    for row, (where, what) in enumerate(paths):
+        finite = np.isfinite(what)
+        count = len(where)
+        across[row, :count] = where
+        values[row, :count] = np.where(finite, what, np.inf)
+        if finite[-1]:
+            across[row, count - 1 :] = where[-1]
+            values[row, count - 1 :] = what[-1]
+        else:
+            values[row, count:] = np.inf
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0, method="nearest")
+    keep = np.isfinite(middle)
+    return np.nanmedian(across[:, keep], axis=0), low[keep], middle[keep], high[keep]
+
+
+def figure(records: pandas.DataFrame, problems: list[str], axis: str, height: str) -> Figure:
+    """One row of panels per problem; tuned baselines on the left, untuned ones on the right."""
+    from matplotlib import pyplot as plt
+
+    shape = (len(problems), len(COLUMNS))
+    size = (12, 1.2 + 3.6 * len(problems))
+    whole, panels = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
+    handles: dict[str, Any] = {}
+    for row, problem in zip(panels, problems, strict=True):
+        tops, lowest = [], _lowest(records, problem)
+        for panel, (column, title) in zip(row, COLUMNS.items(), strict=True):
+            for curve in curves(records, problem, column, axis, height):
+                handles[curve.method] = _draw(panel, curve)
+                tops.append(curve.middle[0])
+            panel.set(title=f"{problem}: {title}", xlabel=AXES[axis], xscale="log")
+            if height == GAP:
+                panel.set(yscale="log", ylim=(lowest / 2, 3))
+                for target in standings.TARGETS.values():
+                    panel.axhline(target, color="#bbbbbb", linewidth=0.8, zorder=0)
+            tidy(panel)
+        if height == LOSS:
+            for panel in row:
+                panel.set_ylim(top=1.05 * max(tops), bottom=None)
+        row[0].set_ylabel(HEIGHTS[height], fontsize="small")
+    names = sorted(handles, key=lambda name: (name not in FREE_COLOURS, name))
+    whole.legend(
+        [handles[name] for name in names],
+        names,
+        loc="outside lower center",
+        ncols=8,
+        frameon=False,
+        fontsize="small",
+    )
+    return whole
+
+
+def _draw(panel: Any, curve: Curve) -> Any:
+    look = style(curve.method)
+    (line,) = panel.plot(
+        curve.across,
+        curve.middle,
+        color=look.colour,
+        linestyle=look.dash[1],
+        marker=look.marker[1],
+        markersize=3,
+        linewidth=look.width,
+        zorder=3 if curve.method in FREE_COLOURS else 2,
+    )
+    if curve.seeds > 1:
+        panel.fill_between(
+            curve.across,
+            curve.low,
+            np.minimum(curve.high, 1e9),
+            color=look.colour,
+            alpha=0.12,
+            linewidth=0,
+        )
+    for where, value in curve.ends:
+        panel.plot(where, value, marker="x", color=look.colour, markersize=9, markeredgewidth=2)
+        panel.annotate(
+            curve.method,
+            (where, value),
+            textcoords="offset points",
+            xytext=(6, 4),
+            fontsize="x-small",
+            color=look.colour,
+        )
+    return line
+
+
+def interactive(records: pandas.DataFrame, problem: str, axis: str, height: str) -> Any:
+    """The same two panels as a plotly figure; a click in the legend hides a method in both."""
+    from plotly.subplots import make_subplots
+
+    whole = make_subplots(
+        cols=2, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=list(COLUMNS.values())
+    )
+    named: set[str] = set()
+    for number, column in enumerate(COLUMNS, 1):
+        for curve in curves(records, problem, column, axis, height):
+            for trace in _traces(curve, shows_name=curve.method not in named):
+                whole.add_trace(trace, row=1, col=number)
+            named.add(curve.method)
+    whole.update_xaxes(type="log", title_text=AXES[axis])
+    if height == GAP:
+        low, high = np.log10(_lowest(records, problem) / 2), np.log10(3)
+        whole.update_yaxes(type="log", range=[low, high], exponentformat="power")
+        for target in standings.TARGETS.values():
+            whole.add_hline(target, line_width=1, line_color="#bbbbbb")
+    whole.update_yaxes(title_text=HEIGHTS[height], col=1)
+    whole.update_layout(
+        template="plotly_white",
+        height=560,
+        margin={"t": 60, "l": 70, "r": 10, "b": 60},
+        legend={"orientation": "h", "y": -0.2},
+        hovermode="closest",
+    )
+    return whole
+
+
+def _traces(curve: Curve, shows_name: bool) -> list[Any]:
+    import plotly.graph_objects as go
+
+    look = style(curve.method)
+    common = {"legendgroup": curve.method, "showlegend": False}
+    traces = []
+    if curve.seeds > 1:
+        band = np.concatenate([curve.low, np.minimum(curve.high, 1e9)[::-1]])
+        traces.append(
+            go.Scatter(
+                x=np.concatenate([curve.across, curve.across[::-1]]),
+                y=band,
+                fill="toself",
+                fillcolor=look.colour,
+                opacity=0.12,
+                line={"width": 0},
+                hoverinfo="skip",
+                **common,
+            )
+        )
+    traces.append(
+        go.Scatter(
+            x=curve.across,
+            y=curve.middle,
+            mode="lines+markers",
+            name=curve.label,
+            line={"color": look.colour, "dash": look.dash[0], "width": look.width},
+            marker={"symbol": look.marker[0], "size": 5, "color": look.colour},
+            **(common | {"showlegend": shows_name}),
+            hovertemplate=f"{curve.method}, {curve.setting}<br>" + POINT,
+        )
+    )
+    if curve.ends:
+        where, value = zip(*curve.ends, strict=True)
+        traces.append(
+            go.Scatter(
+                x=where,
+                y=value,
+                mode="markers",
+                name=f"{curve.method} diverged",
+                marker={"symbol": "x", "size": 12, "color": look.colour},
+                **common,
+                hovertemplate=f"{curve.method} diverged here<extra></extra>",
+            )
+        )
+    return traces

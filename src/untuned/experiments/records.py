@@ -1,0 +1,92 @@
+"""The records of finished runs: one Parquet file each, there whole or not at all.
+
+A file says which run it belongs to: problem, method, setting, seed, budget, and the versions of
+what computed it. A record of anything else is not read, so records of other settings or versions
+lie beside each other and never mix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas
+
+FORMAT = 1
+COMPUTED_BY = ("untuned", "jax", "numpy", "benchopt")
+KEY = b"untuned run"
+
+
+class Run(NamedTuple):
+    """What is to be run. `curve`: whether Phi is evaluated along the way or at both ends only."""
+
+    problem: str
+    method: str
+    setting: str
+    seed: int
+    rows: int | None
+    batch_size: int
+    max_seconds: float
+    curve: bool
+
+
+def identity(run: Run) -> dict[str, Any]:
+    """All that a record depends on."""
+    return run._asdict() | {"format": FORMAT} | {name: version(name) for name in COMPUTED_BY}
+
+
+def path(folder: Path, run: Run) -> Path:
+    """Where the record of a run lies: a name to read, and a digest that makes it the only one."""
+    digest = hashlib.blake2b(_text(run).encode(), digest_size=6).hexdigest()
+    words = f"{run.problem} {run.method} {run.setting} seed {run.seed}"
+    return folder / f"{re.sub(r'[^a-z0-9.=-]+', '_', words)}.{digest}.parquet"
+
+
+def write(folder: Path, run: Run, frame: pandas.DataFrame) -> None:
+    """Put the record of a finished run into the folder, atomically and durably."""
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: _text(run)})
+    target = path(folder, run)
+    # Two commands may write the same record at once; each has its own partial file.
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    with partial.open("wb") as file:
+        parquet.write_table(table, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, target)
+
+
+def read(folder: Path, run: Run) -> pandas.DataFrame | None:
+    """The record of a run with the run's own columns before it, or None where there is none."""
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path(folder, run))
+    except (FileNotFoundError, pyarrow.ArrowInvalid):  # a damaged file is no record
+        return None
+    if (table.schema.metadata or {}).get(KEY) != _text(run).encode():
+        return None
+    frame = table.to_pandas()
+    for position, (name, value) in enumerate(run._asdict().items()):
+        frame.insert(position, name, value)
+    return frame
+
+
+def groups(frame: pandas.DataFrame, *columns: str) -> Iterator[tuple[Any, pandas.DataFrame]]:
+    """The rows that agree in some columns, with what they agree in: a tuple, of one column too."""
+    yield from frame.groupby(list(columns))
+
+
+def _text(run: Run) -> str:
+    return json.dumps(identity(run), sort_keys=True)
