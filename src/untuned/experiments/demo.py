@@ -48,7 +48,9 @@ class Outcome:
 
     @property
     def weights(self) -> np.ndarray:
-        return 1 / (1 + np.exp(-np.asarray(self.result.x)))
+        from scipy.special import expit
+
+        return expit(np.asarray(self.result.x))
 
     def summary(self) -> dict[str, Any]:
         """The numbers, ready for JSON."""

@@ -79,9 +79,13 @@ class Measured:
         with warnings.catch_warnings():  # S-TFBO warns of the very start values a sweep asks for
             warnings.simplefilter("ignore", UserWarning)
             solver = tuned_values.solver(method, setting, experiment.name, rows, batch_size)
+        batches = None if setting == tuned_values.ALL_ROWS else batch_size
+        if hasattr(solver, "fitted"):  # what a step costs may depend on it
+            counts = (len(experiment.inner_data.labels), len(experiment.outer_data.labels))
+            solver = solver.fitted(counts, (batches, batches), MOST_STEPS)
         self.arguments = experiment.problem() | {
             "method": solver,
-            "batch_size": batch_size,
+            "batch_size": batches,
             "max_steps": MOST_STEPS,
             "max_seconds": max_seconds,
             "seed": seed,
@@ -117,5 +121,7 @@ class Measured:
 def evaluation_steps(problem: str, solver: Any) -> int:
     """Steps between two records of a method on a problem."""
     steps = SHORT_EVALUATION_STEPS.get(problem, EVALUATION_STEPS)
+    if solver.name == "auto" and not solver.stochastic:
+        return 1  # its steps are few and costly
     cost = sum(LOOP_WITHOUT_COUNT if count is None else count for count in solver.cost)
     return max(1, round(steps * STEP_OF_FOUR / cost))
