@@ -34,7 +34,8 @@ def test_demo_finds_wrong_labels(demo):
     assert result["wrong_labels_among_lowest_quality"] > 0.9 * 299
     assert result["test_accuracy_after"] > result["test_accuracy_before"]
     assert result["validation_loss_after"] < 0.6 * result["validation_loss_before"]
-    assert "1500/1500" in done.stdout
+    assert f"{result['steps']}/1500" in done.stdout
+    assert result["status"] == "converged"
     assert "wrong labels are among the 299 of lowest quality" in done.stdout
     assert "run.png" in done.stdout
 
@@ -47,7 +48,8 @@ def test_demo_writes_what_it_says(demo):
     assert rows["wrong"].sum() == 299
     assert ((rows["given_label"] != rows["true_label"]) == rows["wrong"]).all()
     assert rows["weight"].between(0, 1).all()
-    assert pd.read_csv(folder / "out" / "history.csv")["step"].iloc[-1] == 1500
+    result = json.loads((folder / "out" / "result.json").read_text())
+    assert pd.read_csv(folder / "out" / "history.csv")["step"].iloc[-1] == result["steps"]
     with Image.open(folder / "out" / "run.png") as picture:
         assert picture.width > 1000
     assert not list(folder.glob("*.partial"))

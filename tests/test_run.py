@@ -28,9 +28,9 @@ def toward_one(x, y):
     return ((y - 1.0) ** 2).sum()
 
 
-def test_default_method_is_double_loop():
+def test_default_method_is_auto():
     result = untuned.minimize(*TASK, max_steps=2)
-    same = untuned.minimize(*TASK, max_steps=2, method=DTFBO())
+    same = untuned.minimize(*TASK, max_steps=2, method=untuned.solvers.Auto())
     assert type(result.state) is type(same.state)
     np.testing.assert_array_equal(result.x, same.x)
 

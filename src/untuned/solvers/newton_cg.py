@@ -92,7 +92,7 @@ def solve_inner(
             norm=ops.where(found, norm_t, at.norm),
             newton_steps=at.newton_steps + 1,
             linear_steps=at.linear_steps + newton.steps,
-            gradients=at.gradients + tries + 1,  # one more for the linearisation
+            gradients=at.gradients + tries,
             indefinite=ops.where(newton.indefinite == 1, none + 1, at.indefinite),
             stuck=ops.where(
                 found & ops.where(levelled(g_t) & (norm_t > 0.5 * at.norm), False, True),
