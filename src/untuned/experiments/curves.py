@@ -24,6 +24,7 @@ HEIGHTS = {
     LOSS: "validation loss f(x, y) of the current model",
 }
 POINT = "%{x:.4g}: %{y:.5g}<extra></extra>"  # in plotly's words
+INFINITE = 1e200  # a number, since quantiles cannot be taken between infinities
 LOWEST_GAP = 1e-5  # the best run ends at zero, which a logarithm cannot show
 COLUMNS = {
     tuned_values.TUNED: "baselines at published tuned values",
@@ -81,7 +82,7 @@ def curves(
 ) -> list[Curve]:
     """The curves of one panel: all methods that need no tuning, the others at one setting."""
     shown = records[(records["problem"] == problem) & (records["method"] != REFERENCE)]
-    ends = standings.scale(records, problem)
+    ends, (_, top) = standings.scale(records, problem), limits(records, problem, height)
     found = []
     for (method, setting), group in groups(shown, "method", "setting"):
         if setting != column and tuned_values.is_billed(method):
@@ -101,16 +102,22 @@ def curves(
             if run["status"].iloc[-1] == DIVERGED
         ]
         across, low, middle, high = _quartiles(paths)
+        high = np.minimum(high, 2 * top)  # a band may leave the picture, not stretch it
         found.append(Curve(method, setting, across, low, middle, high, lost, len(runs)))
     return found
 
 
-def _lowest(records: pandas.DataFrame, problem: str) -> float:
-    """Where the axis of the gap ends: below the second target, and below most of what is shown."""
-    ends = standings.scale(records, problem)
+def limits(records: pandas.DataFrame, problem: str, height: str) -> tuple[float, float]:
+    """The ends of a vertical axis: from below the best to a little above the start."""
     shown = records[(records["problem"] == problem) & (records["method"] != REFERENCE)]
-    gaps = np.maximum(ends.gap(shown["value"].to_numpy(float)), LOWEST_GAP)
-    return float(min(np.nanmin(gaps), *standings.TARGETS.values()))
+    if height == GAP:
+        gaps = standings.scale(records, problem).gap(shown["value"].to_numpy(float))
+        least = min(np.nanmin(np.maximum(gaps, LOWEST_GAP)), *standings.TARGETS.values())
+        return float(least) / 2, 3.0
+    losses = shown[LOSS].to_numpy(float)
+    least, start = np.nanmin(losses), losses[shown["step"].to_numpy() == 0].max()
+    margin = 0.05 * (start - least)
+    return float(least - margin), float(start + margin)
 
 
 def _quartiles(paths: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, ...]:
@@ -124,14 +131,14 @@ def _quartiles(paths: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
         finite = np.isfinite(what)
         count = len(where)
         across[row, :count] = where
-        values[row, :count] = np.where(finite, what, np.inf)
+        values[row, :count] = np.where(finite, what, INFINITE)
         if finite[-1]:
             across[row, count - 1 :] = where[-1]
             values[row, count - 1 :] = what[-1]
         else:
-            values[row, count:] = np.inf
-    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0, method="nearest")
-    keep = np.isfinite(middle)
+            values[row, count:] = INFINITE
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
+    keep = middle < INFINITE / len(paths)
     return np.nanmedian(across[:, keep], axis=0), low[keep], middle[keep], high[keep]
 
 
@@ -144,20 +151,18 @@ def figure(records: pandas.DataFrame, problems: list[str], axis: str, height: st
     whole, panels = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
     handles: dict[str, Any] = {}
     for row, problem in zip(panels, problems, strict=True):
-        tops, lowest = [], _lowest(records, problem)
         for panel, (column, title) in zip(row, COLUMNS.items(), strict=True):
-            for curve in curves(records, problem, column, axis, height):
+            drawn = curves(records, problem, column, axis, height)
+            for curve in drawn:
                 handles[curve.method] = _draw(panel, curve)
-                tops.append(curve.middle[0])
+            _name_the_lost(panel, drawn)
             panel.set(title=f"{problem}: {title}", xlabel=AXES[axis], xscale="log")
+            panel.set_ylim(limits(records, problem, height))
             if height == GAP:
-                panel.set(yscale="log", ylim=(lowest / 2, 3))
+                panel.set_yscale("log")
                 for target in standings.TARGETS.values():
                     panel.axhline(target, color="#bbbbbb", linewidth=0.8, zorder=0)
             tidy(panel)
-        if height == LOSS:
-            for panel in row:
-                panel.set_ylim(top=1.05 * max(tops), bottom=None)
         row[0].set_ylabel(HEIGHTS[height], fontsize="small")
     names = sorted(handles, key=lambda name: (name not in FREE_COLOURS, name))
     whole.legend(
@@ -187,22 +192,28 @@ def _draw(panel: Any, curve: Curve) -> Any:
         panel.fill_between(
             curve.across,
             curve.low,
-            np.minimum(curve.high, 1e9),
+            curve.high,
             color=look.colour,
             alpha=0.12,
             linewidth=0,
         )
     for where, value in curve.ends:
         panel.plot(where, value, marker="x", color=look.colour, markersize=9, markeredgewidth=2)
-        panel.annotate(
-            curve.method,
-            (where, value),
-            textcoords="offset points",
-            xytext=(6, 4),
-            fontsize="x-small",
-            color=look.colour,
-        )
     return line
+
+
+def _name_the_lost(panel: Any, drawn: list[Curve]) -> None:
+    """Write the method to its crosses, once, and one name below the other."""
+    for number, curve in enumerate(curve for curve in drawn if curve.ends):
+        panel.annotate(
+            curve.label,
+            curve.ends[0],
+            textcoords="offset points",
+            xytext=(0, -14 - 10 * number),
+            fontsize="x-small",
+            color=style(curve.method).colour,
+            arrowprops={"arrowstyle": "-", "color": style(curve.method).colour, "lw": 0.6},
+        )
 
 
 def interactive(records: pandas.DataFrame, problem: str, axis: str, height: str) -> Any:
@@ -219,9 +230,10 @@ def interactive(records: pandas.DataFrame, problem: str, axis: str, height: str)
                 whole.add_trace(trace, row=1, col=number)
             named.add(curve.method)
     whole.update_xaxes(type="log", title_text=AXES[axis])
+    ends = limits(records, problem, height)
+    whole.update_yaxes(range=ends)
     if height == GAP:
-        low, high = np.log10(_lowest(records, problem) / 2), np.log10(3)
-        whole.update_yaxes(type="log", range=[low, high], exponentformat="power")
+        whole.update_yaxes(type="log", range=np.log10(ends), exponentformat="power")
         for target in standings.TARGETS.values():
             whole.add_hline(target, line_width=1, line_color="#bbbbbb")
     whole.update_yaxes(title_text=HEIGHTS[height], col=1)
@@ -242,7 +254,7 @@ def _traces(curve: Curve, shows_name: bool) -> list[Any]:
     common = {"legendgroup": curve.method, "showlegend": False}
     traces = []
     if curve.seeds > 1:
-        band = np.concatenate([curve.low, np.minimum(curve.high, 1e9)[::-1]])
+        band = np.concatenate([curve.low, curve.high[::-1]])
         traces.append(
             go.Scatter(
                 x=np.concatenate([curve.across, curve.across[::-1]]),

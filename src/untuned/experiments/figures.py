@@ -75,7 +75,7 @@ def _figure(name: str, out: Path, plan: plans.Plan) -> str:
 
     for file, (across, height) in pictures.items():
         drawn = curves.figure(frame, list(plan.problems), across, height)
-        drawn.savefig(out / file, dpi=90)
+        drawn.savefig(out / file, dpi=80, pil_kwargs={"optimize": True})
         plt.close(drawn)
     _write_page(out / f"{name}.html", title, axis, plan, frame, table)
     return _summary(name, out, plan, table)

@@ -95,7 +95,8 @@ GRIDS = {
     "mnist-0.9": Grid(TENTHS[2:], TENTHS),
 }
 # For the methods without step sizes: how much do their start values matter? No bill counts these.
-START_VALUES = (1e-5, 1e-3, 0.1, 1.0, 10.0)
+ALPHA0 = (1e-5, 1e-3, 0.1, 1.0, 10.0)  # from the scale of MNIST's hypergradients
+BETA0 = (1e-3, 0.1, 1.0, 10.0, 100.0)  # and gamma0
 
 
 def _family(problem: str) -> str:
@@ -120,7 +121,7 @@ def grid(method: str, problem: str) -> list[str]:
     if "alpha0" in {field.name for field in dataclasses.fields(solver)}:
         return [
             written({"alpha0": alpha, "beta0": other, "gamma0": other}.items())
-            for alpha, other in product(START_VALUES, START_VALUES)
+            for alpha, other in product(ALPHA0, BETA0)
         ]
     return []
 
