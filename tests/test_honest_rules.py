@@ -216,3 +216,14 @@ def test_records_are_at_about_equal_cost():
         for method in ("soba", "d-tfbo", "vrbo")
     }
     assert every == {"soba": 512, "d-tfbo": 93, "vrbo": 7}
+
+
+def test_a_setting_may_be_written_out():
+    for text in ("step_size=0.5 outer_ratio=0.01", "step_size:0.5 outer_ratio:0.01"):
+        solver = tuned_values.solver("soba", text, "covtype", 1000, 64)
+        assert (solver.step_size, solver.outer_ratio) == (0.5, 0.01)
+    for text in ("tunde", "step_size=much", "step_size"):
+        with pytest.raises(ValueError, match=f"setting='{text}' cannot be read; expected 'defau"):
+            tuned_values.solver("soba", text, "covtype", 1000, 64)
+    with pytest.raises(ValueError, match="No tuned values of 'aid' are published for the problem"):
+        tuned_values.solver("aid", "tuned", "covtype", 1000, 64)

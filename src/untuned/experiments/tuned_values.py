@@ -158,7 +158,8 @@ def solver(method: str, setting: str, problem: str, rows: int, batch_size: int) 
 
 def _parsed(setting: str) -> dict[str, float]:
     try:
-        pairs = [part.split("=") for part in setting.split()]
+        # benchopt's command line makes a colon of every equals sign inside a value.
+        pairs = [part.replace(":", "=").split("=") for part in setting.split()]
         return {name: float(value) for name, value in pairs}
     except ValueError:
         raise ValueError(

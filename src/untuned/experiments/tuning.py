@@ -129,7 +129,7 @@ def _map(group: pandas.DataFrame, method: str) -> Any:
         height=320,
         title=method,
         margin={"t": 50, "b": 50},
-        xaxis={"title": across, "type": "category"},
+        xaxis={"title": " = ".join(list(pairs[0])[1:]), "type": "category"},
         yaxis={"title": down, "type": "category"},
     )
     return drawn
