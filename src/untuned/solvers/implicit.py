@@ -126,7 +126,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     v = solved.z
     hypergrad = ops.sub(f.grad_x, linear.cross(v))
     correction = ops.dot(v, trial.inner_grad)
-    value = f.value - correction
+    value, error = f.value - correction, ops.maximum(correction, -correction)
 
     moved, failed = trial.accepted > 0, trial.accepted == 0
     memory = lbfgs.remember(
@@ -155,8 +155,8 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         step_x=step_x,
         step_y=1.0,
         step_v=1.0,
-        measure=value,
-        measure_error=ops.maximum(correction, -correction),
+        measure=value + error,
+        measure_error=error,
         inner_steps=trial.newton_steps,
         linear_steps=solved.steps,
         indefinite=ops.maximum(solved.indefinite, trial.indefinite),
@@ -198,9 +198,14 @@ def _search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
         promised = s * slope
         value = f.value - correction
         rounding = 2 * ops.epsilon(state.y) * ops.maximum(f.value, -f.value)
-        falls = first | ((value <= state.value + ENOUGH * promised + rounding) & (s > 0))
-        blurred = ops.maximum(correction, -correction) > -SHARE * promised
-        refine = blurred & (inner.stuck == 0)
+        error = ops.maximum(correction, -correction)
+        # A correction beyond what is promised, and large for f, is no correction: y could not be
+        # solved for there, as where a penalty exp(x) leaves the range of the dtype.
+        large = ops.epsilon(state.y) ** 0.5 * ops.maximum(f.value, -f.value)
+        sound = error <= ops.maximum(-promised, large)
+        falls = sound & (value <= state.value + ENOUGH * promised + rounding) & (s > 0)
+        falls = first | falls
+        refine = (error > -SHARE * promised) & (inner.stuck == 0)
         # The minimum of the parabola through both values and the slope, kept within bounds.
         bend = value - state.value - promised
         best = -0.5 * promised / ops.where(bend > 0, bend, 1.0)
