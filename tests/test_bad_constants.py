@@ -100,3 +100,9 @@ def g(x, y):
 def test_estimates_that_cannot_be_made(changes, start):
     options = {"outer": f, "inner": g, "x0": np.zeros(2), "y0": np.zeros(2)} | changes
     assert refusal(untuned.theory.estimate, **options).startswith(start)
+
+
+@pytest.mark.parametrize("name", ["alpha0", "beta0", "gamma0"])
+def test_start_value_that_only_a_run_knows(name):
+    for function, solver in ((double_loop.theorem_1, DTFBO), (single_loop.theorem_2, STFBO)):
+        assert f"{name}='auto'" in refusal(function, K, solver(**{name: "auto"}), T=10)

@@ -113,3 +113,13 @@ def l_v_bar(k: Constants) -> float:
 def l_v(k: Constants) -> float:
     """L_v = L_v-bar (1 + L_y), the Lipschitz constant of v*(x); lm:LS (e)."""
     return l_v_bar(k) * (1 + l_y(k))
+
+
+def require_numbers(solver: Any) -> None:
+    """Refuse start values that only a run knows: the theory needs them beforehand."""
+    for name in ("alpha0", "beta0", "gamma0"):
+        if getattr(solver, name) == "auto":
+            raise ValueError(
+                f"{type(solver).__name__} has {name}='auto', which only a run decides; the theory "
+                f"expects a number, for example {name}=1.0."
+            )

@@ -19,6 +19,7 @@ from untuned.theory.constants import (
     l_v_bar,
     l_y,
     require_accuracy,
+    require_numbers,
     require_steps,
 )
 
@@ -53,6 +54,7 @@ def thresholds(k: Constants, solver: DTFBO) -> Thresholds:
     Where a start value is above its constant the threshold is the start value: stage one is
     empty, and log(C_beta / beta0) is zero.
     """
+    require_numbers(solver)
     return Thresholds(
         max(2 * solver.eta_x * l_phi(k), solver.alpha0),
         max(solver.eta_y * k.L_g1, solver.beta0),

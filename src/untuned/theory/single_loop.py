@@ -20,6 +20,7 @@ from untuned.theory.constants import (
     l_v,
     l_y,
     require_accuracy,
+    require_numbers,
     require_steps,
     sensitivity,
 )
@@ -43,6 +44,7 @@ class Complexity(NamedTuple):
 
 def phi_0(solver: STFBO) -> float:
     """phi_0 = max(beta0, gamma0)."""
+    require_numbers(solver)
     return max(solver.beta0, solver.gamma0)
 
 
