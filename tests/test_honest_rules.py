@@ -28,13 +28,13 @@ def test_evaluation_is_outside_the_clock_and_compilation_apart(monkeypatch):
     evaluate = Experiment.value
 
     def slow(self, x, y):
-        time.sleep(0.3)
+        time.sleep(0.6)
         return evaluate(self, x, y)
 
     monkeypatch.setattr(Experiment, "value", slow)
-    frame = run()
-    assert len(frame) >= 4  # as many evaluations, each longer than the whole run
-    assert frame["seconds"].iloc[-1] < 0.5
+    frame = run(max_seconds=1.0)  # enough for some records on a loaded machine too
+    assert len(frame) >= 4  # as many evaluations, together longer than the whole run
+    assert frame["seconds"].iloc[-1] < 2.0
     # The first record is a few steps old; a clock that had seen the compiler would say more.
     assert frame["compile_seconds"].iloc[-1] > 0.05
     assert frame["seconds"].iloc[1] < 0.5 * frame["compile_seconds"].iloc[-1]

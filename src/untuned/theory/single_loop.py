@@ -66,6 +66,7 @@ def thresholds(k: Constants, solver: STFBO) -> Thresholds:
     exactly one C_beta that equals its own maximum, and that is taken (oddity 10). The 1 in the
     maxima and 64 a_0^2 have no unit beside beta and gamma: the proof takes log(phi).
     """
+    require_numbers(solver)
     if solver.alpha0 < 1:
         raise ValueError(
             f"STFBO was given alpha0={solver.alpha0}; Theorem 2 asks for alpha0 >= 1, so raise it."
