@@ -56,7 +56,7 @@ def test_figure_is_made(done):
     }  # fmt: skip
     for picture in out.glob("*.png"):
         with Image.open(picture) as opened:
-            assert opened.width > 1000
+            assert opened.width > 900
 
 
 def test_records_hold_everything(done):
