@@ -1,0 +1,26 @@
+"""scikit-learn estimators for people who have a table: penalties, wrong labels, too many rows."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from untuned.estimators.coreset_selector import CoresetSelector
+    from untuned.estimators.label_cleaner import LabelCleaner
+    from untuned.estimators.linear import BilevelLogisticRegression, BilevelRidge
+
+__all__ = ["BilevelLogisticRegression", "BilevelRidge", "CoresetSelector", "LabelCleaner"]
+
+_HOMES = {
+    "BilevelLogisticRegression": "linear",
+    "BilevelRidge": "linear",
+    "CoresetSelector": "coreset_selector",
+    "LabelCleaner": "label_cleaner",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """scikit-learn takes a second to import, so each class is looked up only when used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"untuned.estimators.{_HOMES[name]}"), name)
