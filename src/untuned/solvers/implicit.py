@@ -129,14 +129,14 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     value, error = f.value - correction, ops.maximum(correction, -correction)
 
     moved, failed = trial.accepted > 0, trial.accepted == 0
-    memory = lbfgs.remember(
-        ops, state.memory, ops.sub(x, state.x), ops.sub(hypergrad, state.hypergrad),
-        moved & (state.steps > 0),
-    )  # fmt: skip
+    step_of_x, change = ops.sub(x, state.x), ops.sub(hypergrad, state.hypergrad)
+    memory = lbfgs.remember(ops, state.memory, step_of_x, change, moved & (state.steps > 0))
     # A model that leads nowhere is forgotten, and the next step is short and down the slope.
     memory = ops.where(failed, lbfgs.empty(ops, x), memory)
-    went = trial.size * ops.norm(state.direction)
-    length = ops.where(moved, ops.where(first, state.length, went), 0.01 * state.length)
+    went = ops.norm(step_of_x)
+    # Where Phi bends downwards along the step, there is no model to say how far; so much farther.
+    farther = ops.where(ops.dot(step_of_x, change) <= 0, GROWTH * went, went)
+    length = ops.where(moved, ops.where(first, state.length, farther), 0.01 * state.length)
     p, h_norm, step_x = _direction(o, memory, x, hypergrad, length)
 
     rounding = ops.epsilon(y) * ops.maximum(f.value, -f.value)
