@@ -17,15 +17,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
+from scipy import optimize
 
 from untuned.compiled import reusable
+from untuned.estimators import whitening
 from untuned.ops import Tree
 
 # Ridge, slope (as logarithms) and offset start in the middle, and stay within these bounds, beyond
 # which they change nothing but the conditioning.
 MIDDLE = (np.log(1e-2), 0.0, 0.0)
 HALF_RANGE = (np.log(1e4), np.log(10.0), 10.0)
-FIRST_MOVE = 10.0  # x is scaled so that `auto`, with its 0.1 per entry, moves them by up to 1
+FIRST_MOVE = 5.0  # x is scaled so that `auto`, with its 0.1 per entry, moves them by half at most
+
+MOST_ITERATIONS, FLAT = 200, 1e-6  # of a plain solve for y: where g falls by less it is flat
 
 
 class Rows(NamedTuple):
@@ -50,7 +55,7 @@ class Numbers(NamedTuple):
 
 def start(penalty: np.ndarray, classes: int, models: int) -> tuple[Tree, Tree]:
     """x and y to start from; `penalty` is how much of the ridge falls on each whitened feature."""
-    x = {"numbers": jnp.zeros(3), "penalty": jnp.asarray(penalty)}
+    x = {"numbers": jnp.zeros(3), "penalty": jnp.asarray(whitening.FLOOR * penalty)}  # at most 1
     columns = classes * models
     y = {"coef": jnp.zeros((len(penalty), columns)), "intercept": jnp.zeros(columns)}
     return x, y
@@ -89,7 +94,7 @@ def inner(x: Tree, y: Tree, rows: Rows, models: int) -> Any:
     seen = rows.fold[:, None] != jnp.arange(models)
     weight = rows.weight * row_weights(learned, rows.evidence, rows.trusted)
     # The share of the ridge is a constant of the problem that has no rows, so x carries it along.
-    penalty = jax.lax.stop_gradient(x["penalty"])[:, None]
+    penalty = jax.lax.stop_gradient(x["penalty"])[:, None] / whitening.FLOOR
     squares = (penalty * y["coef"] ** 2).sum()
     mean = (weight[:, None] * seen * loss).sum() / rows.weight.sum()
     return mean + 0.5 * learned.ridge * squares
@@ -102,6 +107,24 @@ def outer(x: Tree, y: Tree, rows: Rows, models: int) -> Any:
     log_probability = jax.nn.log_softmax(scores, 1)
     likelihood = jax.nn.logsumexp(log_probability, 1, b=rows.likelihood)
     return -(rows.weight * likelihood).sum() / rows.weight.sum()
+
+
+def solve_inner(x: Tree, y: Tree, rows: Rows, models: int) -> Tree:
+    """The y that minimizes g at x, by SciPy's L-BFGS."""
+    flat, tree = ravel_pytree(y)
+
+    def value_and_grad(point: np.ndarray) -> tuple[float, np.ndarray]:
+        value, grad = _inner_value_and_grad(x, tree(jnp.asarray(point, flat.dtype)), rows, models)
+        return float(value), np.asarray(ravel_pytree(grad)[0], np.float64)
+
+    options = {"maxiter": MOST_ITERATIONS, "ftol": FLAT}
+    solution = optimize.minimize(
+        value_and_grad, np.asarray(flat, np.float64), jac=True, method="L-BFGS-B", options=options
+    )
+    return tree(jnp.asarray(solution.x, flat.dtype))
+
+
+_inner_value_and_grad = jax.jit(jax.value_and_grad(inner, argnums=1), static_argnums=3)
 
 
 def _scores(y: Tree, rows: Rows, models: int) -> Any:

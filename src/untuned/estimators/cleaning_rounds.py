@@ -2,7 +2,7 @@
 
 The first round believes every label. Each further one weighs rows by the evidence for their label,
 learns how much to make of it, and estimates anew how labels come to be wrong. Where rows are many,
-all this is done on a sample, and all rows then take one round that starts from what it found.
+all this is done on a sample, and what was learned is then used to train on all rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SURE = 1e-4  # evidence is cut at these odds, and at their opposite
 BELIEVED = 20.0  # evidence at which a weight is 1, whatever slope and offset
 TOL = 0.1  # three numbers about thousands of rows need no more than one digit
 SAMPLE = 4096  # rows that say enough about three numbers and the noise
-SMALL_ROWS, SMALL_FEATURES = 1024, 64  # up to these, sizes are rounded up to share what is compiled
+ROWS, FEATURES = (256, 1024), (16, 64)  # small sizes are rounded up, to share what is compiled
 
 
 class Cleaned(NamedTuple):
@@ -84,9 +84,10 @@ def clean(
         judged = _rounds(rows, x, y, classes, solve, ends)
     else:
         chosen = np.sort(rng.permutation(len(label))[:SAMPLE])
-        part = Rows(*(None if leaf is None else leaf[chosen] for leaf in rows))
+        part = Rows(*(None if leaf is None else np.asarray(leaf)[chosen] for leaf in rows))
+        part = part._replace(features=jnp.asarray(part.features))
         judged = _rounds(part, x, y, classes, solve, ends)
-        judged = _last_round(rows, judged, SAMPLE / len(label), solve)
+        judged = _refit(rows, judged, SAMPLE / len(label), folds)
     coef, intercept = _mean_model(judged.y, folds)
     coef, intercept = white.coefficients(coef[: len(white.penalty)], intercept)
     learned = Numbers(*map(float, cleaning_problem.numbers(judged.x)))
@@ -121,8 +122,8 @@ def _rounds(
     return _Judged(result.x, result.y, probabilities, evidence, transition, result)
 
 
-def _last_round(rows: Rows, sample: _Judged, share: float, solve: Solve) -> _Judged:
-    """One round on all rows, from what was found on a share of them."""
+def _refit(rows: Rows, sample: _Judged, share: float, folds: int) -> _Judged:
+    """The models of all rows, by the numbers that were learned on a share of them."""
     noisy = ~rows.trusted
     given, weight = rows.label[noisy], rows.weight[noisy]
     # A row's own fold was spared by the model that judges it, whether it was in the sample or not.
@@ -130,12 +131,13 @@ def _last_round(rows: Rows, sample: _Judged, share: float, solve: Solve) -> _Jud
     evidence = np.full(len(noisy), BELIEVED)
     posterior = noise.posterior(probabilities[noisy], sample.transition, given)
     evidence[noisy] = as_evidence(of_given(posterior, given))
-    x = cleaning_problem.with_ridge_times(sample.x, share)  # more rows need less
+    # A mean over more rows is closer to the truth, so it needs less of a ridge in proportion.
+    x = cleaning_problem.with_ridge_times(sample.x, share)
     likelihood = _likelihood(rows, sample.transition)
-    result = solve(x, sample.y, _ready(rows, evidence, likelihood))
-    probabilities = _unseen(rows, result.y)
+    y = cleaning_problem.solve_inner(x, sample.y, _ready(rows, evidence, likelihood), folds)
+    probabilities = _unseen(rows, y)
     transition = noise.fit_transition(probabilities[noisy], given, weight, sample.transition)
-    return _Judged(result.x, result.y, probabilities, evidence, transition, result)
+    return _Judged(x, y, probabilities, evidence, transition, sample.result)
 
 
 def of_given(values: np.ndarray, given: np.ndarray) -> np.ndarray:
@@ -181,7 +183,7 @@ def _unseen(rows: Rows, y: Tree) -> np.ndarray:
     found = np.empty((len(rows.fold), len(intercepts[0])))
     for fold in range(folds):
         mine = np.flatnonzero(rows.fold == fold)
-        scores = np.asarray(rows.features[mine]) @ coefs[fold] + intercepts[fold]
+        scores = np.asarray(rows.features)[mine] @ coefs[fold] + intercepts[fold]
         found[mine] = softmax(scores.astype(np.float64), axis=1)
     return found
 
@@ -207,7 +209,7 @@ def _folds(group: np.ndarray, label: np.ndarray, folds: int, rng: Any) -> np.nda
 def _whitened(table: Table, first: np.ndarray, white: Whitening) -> Any:
     """The features of all merged rows, filled up with zeros to a size others have too."""
     rows, columns = len(first), len(white.penalty)
-    shape = _rounded(rows, 64, SMALL_ROWS), _rounded(columns, 4, SMALL_FEATURES)
+    shape = _rounded(rows, ROWS), _rounded(columns, FEATURES)
     features = np.zeros(shape, np.float32)
     for start in range(0, rows, BLOCK_ROWS):
         block = _block(table, first, start)
@@ -225,6 +227,6 @@ def _block(table: Table, first: np.ndarray, start: int) -> np.ndarray:
     return table.features(first[start : start + BLOCK_ROWS])
 
 
-def _rounded(size: int, least: int, most: int) -> int:
-    """The next power of two from `least`; sizes above `most` stay."""
-    return size if size > most else max(least, 1 << (size - 1).bit_length())
+def _rounded(size: int, sizes: tuple[int, ...]) -> int:
+    """The next of some sizes; larger ones stay."""
+    return next((rounded for rounded in sizes if rounded >= size), size)
