@@ -134,7 +134,9 @@ class _Run:
         arguments = (now.carry, data, feed, np.int32(0))
         name = self._name()
         # A few steps on little data are over long before an optimizing compiler is.
-        little = sum(leaf.nbytes for leaf in ops.flatten(arguments)[0]) <= LITTLE_DATA
+        little = (
+            sum(getattr(leaf, "nbytes", 0) for leaf in ops.flatten(arguments)[0]) <= LITTLE_DATA
+        )
         quick = little and self.solver.cost.hvp is None
         self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, quick=quick)
         # No steps yet, but what the first call sets up is not the method's time.
