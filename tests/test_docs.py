@@ -22,9 +22,15 @@ def test_code_block_runs(block, capsys):
         assert names["result"].status in capsys.readouterr().out
 
 
+def test_readme_finds_the_labels_made_wrong(capsys):
+    exec(BLOCKS[0].values[0], {})
+    printed = capsys.readouterr().out
+    assert all(row in printed for row in (" 3", "70", "150"))
+
+
 def test_readme_example_tells_the_features_apart(capsys):
     """The numbers it prints are the point of the example."""
-    exec(BLOCKS[0].values[0], {})
+    exec(BLOCKS[1].values[0], {})
     printed = capsys.readouterr().out.splitlines()[-2:]
     matter, others = (float(line.split(":")[1]) for line in printed)
     assert matter < 0.2 < 5 < others
