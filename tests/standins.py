@@ -4,6 +4,7 @@ They stand in for `untuned.estimators` where commands and pages are tested, not 
 """
 
 import numpy as np
+import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from untuned.result import COLUMNS, History, Result
@@ -49,10 +50,10 @@ class Linear(Standin):
 
     def fit(self, X, y):
         penalty = self.options["penalty"]
-        count = {"all": 1, "class": len(np.unique(y))}.get(penalty) if penalty in (
-            "all", "class"
-        ) else len(dict.fromkeys(penalty))  # fmt: skip
-        self.regularization_ = 2.0 ** np.arange(count)
+        groups = {"all": ["all"], "class": np.unique(y)}
+        chosen = groups[penalty] if isinstance(penalty, str) else dict.fromkeys(penalty)
+        self.groups_ = np.array(list(chosen), object)
+        self.regularization_ = 2.0 ** np.arange(len(chosen))
         return self.take(self.model().fit(X, y))
 
 
@@ -83,3 +84,10 @@ def install(patch):
 
     for name in estimators.__all__:  # in the dict, since a look at the name would import it
         patch.setitem(vars(estimators), name, globals()[name])
+
+
+if __name__ == "__main__":  # the command line with the stand-ins, as a process of its own
+    from untuned.cli import main
+
+    install(pytest.MonkeyPatch())
+    main()

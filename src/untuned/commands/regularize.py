@@ -61,23 +61,17 @@ def _strengths(fitted: Any, ready: Ready, penalty: str) -> Any:
     """One line per strength, weakest penalty first: those are the features that matter."""
     import pandas
 
-    coefficients = np.atleast_2d(fitted.coef_)
+    sizes = np.abs(np.atleast_2d(fitted.coef_))
+    names = [str(each) for each in fitted.groups_]
     if penalty == "feature":
-        names = list(dict.fromkeys(each.column for each in ready.seen))
         owners = np.array([names.index(each.column) for each in ready.seen])
-        sizes = [np.abs(coefficients[:, owners == place]).max() for place in range(len(names))]
-    elif penalty == "class":
-        names = [str(each) for each in fitted.classes_]
-        # Two classes share one row of coefficients.
-        rows = np.broadcast_to(np.abs(coefficients).max(axis=1), (len(names),))
-        sizes = rows.tolist()
+        largest = [sizes[:, owners == place].max() for place in range(len(names))]
+    elif len(names) == len(sizes):  # one row of coefficients per class
+        largest = sizes.max(axis=1).tolist()
     else:
-        names, sizes = ["all"], [np.abs(coefficients).max()]
-    strengths = np.ravel(fitted.regularization_)
-    if len(strengths) < len(names):  # two classes, one row of coefficients, one strength
-        names, sizes = [" and ".join(names)], sizes[:1]
+        largest = [sizes.max()] * len(names)
     frame = pandas.DataFrame(
-        {penalty: names, "strength": strengths, "largest_coefficient": np.asarray(sizes, float)}
+        {penalty: names, "strength": fitted.regularization_, "largest_coefficient": largest}
     )
     return frame.sort_values("strength", kind="stable", ignore_index=True)
 
