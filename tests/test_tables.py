@@ -250,8 +250,9 @@ def test_images_are_known_by_their_columns():
     assert pixels.find(few.set_axis([f"v{number}" for number in range(16)], axis=1)) is None
 
 
-def test_pixels_are_scaled_and_not_blown_up(tmp_path):
-    digits = load_digits(as_frame=True).data
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8, np.float32])
+def test_pixels_are_scaled_and_not_blown_up(tmp_path, dtype):
+    digits = load_digits(as_frame=True).data.astype(dtype)
     about = columns.understand(digits, tmp_path / "t.csv")
     assert {column.kind for column in about} == {"pixels", "left out"}
     X = columns.preparation(about).fit_transform(digits)

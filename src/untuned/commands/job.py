@@ -164,7 +164,9 @@ def _counted(names: list[str], kind: str) -> str:
 
 def _list(names: list[str], most: int = 4) -> str:
     shown = [brief(name, 40) for name in names]
-    return ", ".join(shown) if len(shown) <= most else f"{shown[0]} to {shown[-1]}"
+    if len(shown) <= most:
+        return ", ".join(shown)
+    return f"{shown[0]}, {shown[1]} and {len(shown) - 2:,} more up to {shown[-1]}"
 
 
 def in_front(ours: Any, theirs: Any) -> Any:

@@ -44,7 +44,8 @@ def grid(
 ) -> str:
     """A frame as a table to sort and filter; `choices` are columns with a list to pick from.
 
-    `name` says to a screen reader what the table holds; `pictures` are data URIs, one per row;
+    `name` says to a screen reader what the table holds; `pictures` are data URIs, one per
+    row of a frame with a column "row";
     `sorted_by` is the column the rows are in ascending order of already.
     """
     columns = list(frame.columns)
@@ -59,7 +60,7 @@ def grid(
     for place, values in enumerate(frame.itertuples(index=False, name=None)):
         picture = ""
         if pictures is not None:
-            alt = _escape(f"image of row {values[0]}")
+            alt = _escape(f"image of row {values[columns.index('row')]}")
             picture = f'<td><img src="{pictures[place]}" alt="{alt}"></td>'
         cells = "".join(_cell(value, number) for value, number in zip(values, numeric, strict=True))
         lines.append(f"<tr>{picture}{cells}</tr>")

@@ -146,7 +146,7 @@ def preparation(columns: list[Column]) -> Any:
     steps = {
         "numbers": make_pipeline(SimpleImputer(strategy="median"), StandardScaler()),
         # A pixel that is lit in few images would be blown up by its small deviation.
-        "pixels": make_pipeline(SimpleImputer(strategy="constant", fill_value=0), MinMaxScaler()),
+        "pixels": make_pipeline(SimpleImputer(strategy="median"), MinMaxScaler()),
         "categories": OneHotEncoder(
             handle_unknown="infrequent_if_exist",
             max_categories=MOST_CATEGORIES,
