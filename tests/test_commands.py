@@ -138,7 +138,7 @@ def test_regularize_orders_strengths_by_column(untuned, table):
     assert coefficients["_feature"].tolist() == [*used[:6], "site = left", "site = right"]
     of_site = coefficients["malignant"].iloc[6:].abs().max()
     assert strengths["largest_coefficient"].iloc[6] == pytest.approx(of_site)
-    assert "7 penalty strengths from 1 to 64" in out
+    assert "7 penalty strengths from 1 to 64 were chosen on rows held back" in out
 
 
 NAMES = {"class": ["benign", "malignant"], "all": ["all"]}

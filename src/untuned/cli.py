@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from untuned import folder, wording
+from untuned import wording
 from untuned.experiments.reproduce import RECIPES
 from untuned.experiments.reproduce import run as recipe
 
@@ -52,38 +51,20 @@ def demo(
 
     Example: `untuned demo --out demo --seed 1`
     """
-    with folder.written_whole(out, overwrite) as target:
-        from untuned.experiments import demo as experiment
+    from untuned.commands.job import Job
+    from untuned.experiments import demo as experiment
 
-        outcome = experiment.run(method, seed, max_seconds, progress=True)
-        summary = outcome.summary() | {"method": method, "seed": seed}
-        (target / "result.json").write_text(json.dumps(summary, indent=2) + "\n")
-        outcome.result.history.to_frame().to_csv(target / "history.csv", index=False)
-        experiment.rows_frame(outcome).to_csv(target / "rows.csv", index=False)
-        experiment.figure(outcome).savefig(target / "run.png", dpi=110)
-    _print_demo(summary, out)
-
-
-def _print_demo(summary: dict, out: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("", "before", "after", title="Digits with 30 % wrong labels")
-    loss = [summary[f"validation_loss_{when}"] for when in ("before", "after")]
-    hits = [summary[f"test_accuracy_{when}"] for when in ("before", "after")]
-    table.add_row("validation loss", *(f"{value:.3f}" for value in loss))
-    table.add_row("test accuracy", *(f"{value:.1%}" for value in hits))
-    console = Console()
-    console.print(table)
+    train = out / "train.csv"
+    job = Job("clean", train, experiment.LABEL, out, method, seed, max_seconds, overwrite)
+    summary, words = experiment.run(job)
     wrong, found = summary["wrong_labels"], summary["wrong_labels_among_lowest_quality"]
-    console.print(
+    typer.echo(
         f"{found} of the {wrong} wrong labels are among the {wrong} of lowest quality, of "
-        f"{summary['training_rows']} in all ({found / wrong:.0%}).\n"
-        f"{summary['message']}\n"
-        f"Picture of the run: {out / 'run.png'}\n"
-        f"All numbers: {out / 'result.json'}, {out / 'history.csv'}, {out / 'rows.csv'}",
-        highlight=False,
-        soft_wrap=True,
+        f"{summary['rows']} in all ({found / wrong:.0%}).\n"
+        f"Test accuracy: {summary['test_accuracy_before']:.1%} with all labels believed, "
+        f"{summary['test_accuracy_after']:.1%} after cleaning.\n"
+        f"{words}\n"
+        f"Picture of the run: {out / 'run.png'}"
     )
 
 
@@ -240,7 +221,8 @@ def main() -> None:
         typer.echo("untuned: stopped; nothing was written.", err=True)
         sys.exit(130)
     except typer.TyperException as error:  # options that are missing, unknown or malformed
-        sys.exit(_refuse(error.format_message()))
+        words = error.format_message()  # none where the help was shown, since nothing was asked
+        sys.exit(_refuse(words) if words else 2)
     except (ValueError, OSError, MemoryError) as error:
         sys.exit(_refuse(wording.sentence(error)))
     sys.exit(code or 0)

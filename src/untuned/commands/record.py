@@ -43,7 +43,7 @@ def write(
         "notes": ready.notes,
         "input": {
             "train": str(job.train),
-            "bytes": job.train.stat().st_size,
+            "bytes": ready.table.path.stat().st_size,
             "rows": len(ready.table.frame),
             "rows_used": len(ready.y),
             "label": job.label,

@@ -9,6 +9,7 @@ import numpy as np
 from untuned import folder, models
 from untuned.commands import record
 from untuned.commands.job import Job, Ready, in_front, make_ready
+from untuned.report.regularize_page import strengths_in_words
 from untuned.tables.labels import Task
 
 
@@ -98,8 +99,8 @@ def _summary(fitted: Any, ready: Ready) -> dict[str, Any]:
         "strengths": len(strengths),
         "smallest_strength": float(strengths.min()),
         "largest_strength": float(strengths.max()),
-        "validation_loss_first": float(outer[0]),
-        "validation_loss_last": float(outer[-1]),
+        "outer_loss_first": float(outer[0]),
+        "outer_loss_last": float(outer[-1]),
     }
 
 
@@ -107,11 +108,8 @@ def _words(summary: dict[str, Any], job: Job, ready: Ready, message: str) -> str
     what = "classes" if ready.labels.task == "classes" else "numbers"
     return "\n".join(
         [
-            f"A model of {what} in {job.label!r} from {summary['rows']:,} rows, with "
-            f"{summary['strengths']:,} penalty strengths from {summary['smallest_strength']:.2g} "
-            f"to {summary['largest_strength']:.2g}.",
-            f"Validation loss along the run: {summary['validation_loss_first']:.4g} to "
-            f"{summary['validation_loss_last']:.4g}.",
+            f"A model of {what} in {job.label!r} from {summary['rows']:,} rows.",
+            strengths_in_words(summary),
             *ready.notes,
             message,
             f"Strengths, weakest penalty first: {job.out / f'strengths.{ready.table.format}'}",

@@ -22,7 +22,7 @@ def side_by_side(*figures: Any) -> str:
 def convergence(history: pandas.DataFrame) -> str:
     """The outer loss, the norms and the step sizes against steps."""
     mode = "lines" if len(history) > 1 else "markers"
-    loss = _figure("Validation loss (outer loss f)", "step")
+    loss = _figure("Outer loss", "step")
     loss.add_scatter(x=history["step"], y=history["outer"], mode=mode, line={"color": BLUE})
     figures = [loss]
     for title, lines in PANELS.items():

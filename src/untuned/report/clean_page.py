@@ -29,6 +29,11 @@ def contents(run: Run) -> Contents:
         f"({summary['share_of_rows']:.1%}), judged against {against}. The share of wrong labels is "
         f"estimated at {summary['noise_rate_estimate']:.1%}."
     )
+    if "wrong_labels" in summary:
+        lead += (
+            f" Of these labels {summary['wrong_labels']:,} were made wrong on purpose; "
+            f"{summary['wrong_labels_among_suspects']:,} of them are among the suspects."
+        )
     return Contents(
         f"Suspect labels in {run.source}",
         lead,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from untuned.report import charts, page
 from untuned.report.grid import grid
 from untuned.report.run_page import Contents, Run
@@ -24,9 +26,7 @@ def contents(run: Run) -> Contents:
     return Contents(
         f"Penalties for {found['label']} in {run.source}",
         f"A linear model of {found['task']} from {summary['rows']:,} rows and "
-        f"{summary['features']:,} features, with {summary['strengths']:,} penalty strengths "
-        "chosen on rows held back from training. Along the run the validation loss went from "
-        f"{summary['validation_loss_first']:.4g} to {summary['validation_loss_last']:.4g}.",
+        f"{summary['features']:,} features. {strengths_in_words(summary)}",
         [
             page.Section(
                 f"Strength per {what}" if what != "all" else "One strength",
@@ -47,6 +47,24 @@ def contents(run: Run) -> Contents:
                 grid(largest.rename(columns={largest.columns[0]: "feature"}), "Coefficients"),
             ),
         ],
+    )
+
+
+def strengths_in_words(summary: dict[str, Any]) -> str:
+    """What was chosen, in one sentence."""
+    low, high, count = (
+        summary[name] for name in ("smallest_strength", "largest_strength", "strengths")
+    )
+    if count == 1:
+        return f"The penalty strength {low:.2g} was chosen on rows held back from training."
+    if low == high:
+        return (
+            f"All {count:,} penalty strengths are {low:.2g}: on rows held back from training, "
+            "different ones did no better than one for all."
+        )
+    return (
+        f"{count:,} penalty strengths from {low:.2g} to {high:.2g} were chosen on rows held back "
+        "from training."
     )
 
 

@@ -100,7 +100,8 @@ def _about(run: Run) -> list[page.Section]:
     return [
         page.Section(
             "The run",
-            f"{about['message']}\n\n{took}",
+            f"{about['message']} The outer loss is what the search makes small; its gradient, the "
+            f"hypergradient, should fall.\n\n{took}",
             charts.convergence(run.table("history")),
         ),
         page.Section("Columns", "\n\n".join(found["notes"]), _columns(found["columns"])),
