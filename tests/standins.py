@@ -46,14 +46,14 @@ class LabelCleaner(Standin):
 
 
 class Linear(Standin):
-    """Strengths 1, 2, 4, ... in the order of the groups."""
+    """Strengths 0.25, 0.5, 1, 2, ... in the order of the groups."""
 
     def fit(self, X, y):
         penalty = self.options["penalty"]
         groups = {"all": ["all"], "class": np.unique(y)}
         chosen = groups[penalty] if isinstance(penalty, str) else dict.fromkeys(penalty)
         self.groups_ = np.array(list(chosen), object)
-        self.regularization_ = 2.0 ** np.arange(len(chosen))
+        self.regularization_ = 0.25 * 2.0 ** np.arange(len(chosen))
         return self.take(self.model().fit(X, y))
 
 

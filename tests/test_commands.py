@@ -133,12 +133,12 @@ def test_regularize_orders_strengths_by_column(untuned, table):
     strengths = pd.read_csv("out/strengths.csv")
     used = [*table.columns[:6], "site"]  # one strength for both columns of 0 and 1
     assert strengths["feature"].tolist() == used
-    assert strengths["strength"].tolist() == [2.0**power for power in range(7)]
+    assert strengths["strength"].tolist() == [0.25 * 2**power for power in range(7)]
     coefficients = pd.read_csv("out/coefficients.csv")
     assert coefficients["_feature"].tolist() == [*used[:6], "site = left", "site = right"]
     of_site = coefficients["malignant"].iloc[6:].abs().max()
     assert strengths["largest_coefficient"].iloc[6] == pytest.approx(of_site)
-    assert "7 penalty strengths from 1 to 64 were chosen on rows held back" in out
+    assert "7 penalty strengths from 0.25 to 16 were chosen on rows held back" in out
 
 
 NAMES = {"class": ["benign", "malignant"], "all": ["all"]}

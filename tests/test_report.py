@@ -216,14 +216,22 @@ def test_images_are_drawn(runs, browser):
 @needs_browser
 def test_strengths_are_sorted_as_numbers(runs, browser):
     opened(browser, runs / "regularize" / "report.html")
-    assert [float(each) for each in column(browser, 1)] == [2.0**power for power in range(13)]
+    strengths = [0.25 * 2**power for power in range(13)]
+    assert [float(each) for each in column(browser, 1)] == strengths
     heading = find(browser, ".grid")[0].find_elements("css selector", "th")[1]
     assert heading.get_attribute("aria-sort") == "ascending"
     heading.find_element("css selector", "button").click()
-    assert [float(each) for each in column(browser, 1)] == [
-        2.0**power for power in range(12, -1, -1)
-    ]
+    assert [float(each) for each in column(browser, 1)] == strengths[::-1]
     assert EVIL in column(browser, 0)
+
+
+@needs_browser
+def test_charts_show_names_as_they_are(runs, browser):
+    """plotly would take <b> in a name for one of its own marks."""
+    opened(browser, runs / "coreset" / "report.html")
+    shown = [tick.text for tick in find(browser, ".plotly-graph-div")[0].find_elements(
+        "css selector", ".xtick text")]  # fmt: skip
+    assert shown == ["<b>red</b>", "a&b", 'say "white"']
 
 
 @needs_browser
