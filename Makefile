@@ -21,11 +21,12 @@ format: .venv/installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+APT := apt-get update -qq && apt-get install --yes -qq chromium chromium-driver >/dev/null
 # The report's tests drive Debian's Chromium; where it may not be installed they are skipped.
 browser:
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null \
-	|| { [ "$$(id -u)" = 0 ] && apt-get install --yes --quiet chromium chromium-driver >/dev/null; } \
-	|| { sudo -n apt-get install --yes --quiet chromium chromium-driver >/dev/null; } 2>/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && $(APT); } \
+	|| sudo -n sh -c '$(APT)' 2>/dev/null \
 	|| echo "No Chromium here and none could be installed: the tests in a browser will be skipped."
 
 bench: .venv/installed-test

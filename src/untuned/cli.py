@@ -217,9 +217,6 @@ def main() -> None:
     """Entry point: turns the errors users can make into one sentence and exit code 2."""
     try:
         code = app(standalone_mode=False)
-    except typer.Abort:
-        typer.echo("untuned: stopped; nothing was written.", err=True)
-        sys.exit(130)
     except typer.TyperException as error:  # options that are missing, unknown or malformed
         words = error.format_message()  # none where the help was shown, since nothing was asked
         sys.exit(_refuse(words) if words else 2)
