@@ -4,7 +4,6 @@ They stand in for `untuned.estimators` where commands and pages are tested, not 
 """
 
 import numpy as np
-import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from untuned.result import COLUMNS, History, Result
@@ -84,10 +83,3 @@ def install(patch):
 
     for name in estimators.__all__:  # in the dict, since a look at the name would import it
         patch.setitem(vars(estimators), name, globals()[name])
-
-
-if __name__ == "__main__":  # the command line with the stand-ins, as a process of its own
-    from untuned.cli import main
-
-    install(pytest.MonkeyPatch())
-    main()

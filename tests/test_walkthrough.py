@@ -51,6 +51,12 @@ def test_every_command_says_where_its_page_is(walked):
     assert set(printed) == {"clean", "regularize", "coreset", "report"}
 
 
+def test_no_bars_in_a_pipe(walked):
+    _, printed = walked
+    for words in printed.values():
+        assert not set(words) & set("\x1b\r━╸")
+
+
 def test_coreset_is_better_than_chance(walked):
     folder, _ = walked
     kept = pd.read_csv(folder / "untuned-coreset" / "kept.csv")

@@ -47,8 +47,8 @@ def contents(run: Run) -> Contents:
             ),
             page.Section(
                 "Quality of all labels",
-                "Quality is how well the cleaned model believes the label that is given: 1 is "
-                "sound, 0 is suspect.",
+                "Quality says how likely the given label is right: near 1 it is sound, near 0 it "
+                "is suspect. Weight is how much the row counts in training.",
                 charts.side_by_side(
                     charts.histogram(verdicts["quality"], "Quality", "quality of the label", 0, 1),
                     charts.histogram(verdicts["weight"], "Weights", "weight in training", 0, 1),
