@@ -71,7 +71,7 @@ def test_page_fetches_nothing_and_says_how_it_was_made(runs, command):
     result = json.loads((runs / command / "result.json").read_text())
     for version in result["versions"].values():
         assert f"<td>{version}</td>" in text
-    assert "It converged." in text
+    assert "The last search took 11 steps in 0.5 s" in text
     assert "<pre><code>untuned" in text
     assert text.count('class="plotly-graph-div"') >= 4
 

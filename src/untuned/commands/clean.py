@@ -10,6 +10,7 @@ import numpy as np
 from untuned import folder, models
 from untuned.commands import record
 from untuned.commands.job import Job, Ready, in_front, make_ready, make_trusted_ready
+from untuned.report.run_page import how_it_ended
 
 
 class Cleaned(NamedTuple):
@@ -98,7 +99,7 @@ def _tables(cleaner: Any, ready: Ready) -> dict[str, Any]:
 
 def words(done: Cleaned, job: Job) -> str:
     """The summary that is printed."""
-    summary, kind = done.summary, done.ready.table.format
+    summary, kind, result = done.summary, done.ready.table.format, done.cleaner.result_
     against = (
         f"against {summary['trusted_rows']:,} trusted rows"
         if summary["trusted_rows"]
@@ -109,7 +110,7 @@ def words(done: Cleaned, job: Job) -> str:
             f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
             f"({summary['share_of_rows']:.1%}), judged {against}.",
             *done.ready.notes,
-            done.cleaner.result_.message,
+            *how_it_ended(result.status, result.message),
             f"Suspect rows, worst first: {job.out / f'suspects.{kind}'}",
             f"The table without them: {job.out / f'cleaned.{kind}'}",
             f"Report: {job.out / 'report.html'}",

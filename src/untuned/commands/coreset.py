@@ -9,6 +9,8 @@ import numpy as np
 from untuned import folder, models
 from untuned.commands import record
 from untuned.commands.job import Job, Ready, in_front, make_ready
+from untuned.report.run_page import how_it_ended
+from untuned.result import Result
 
 
 def coreset(job: Job, size: int) -> str:
@@ -35,7 +37,7 @@ def coreset(job: Job, size: int) -> str:
             tables=_tables(ready, kept, weights),
             settings={"size": size},
         )
-    return _words(summary, job, ready, selector.result_.message)
+    return _words(summary, job, ready, selector.result_)
 
 
 def _check_size(size: int, ready: Ready) -> None:
@@ -102,7 +104,7 @@ def _tables(ready: Ready, kept: np.ndarray, weights: np.ndarray) -> dict[str, An
     return {"kept": in_front(front, ready.rows(kept[order]))}
 
 
-def _words(summary: dict[str, Any], job: Job, ready: Ready, message: str) -> str:
+def _words(summary: dict[str, Any], job: Job, ready: Ready, result: Result) -> str:
     per_class = ", ".join(f"{name}: {count}" for name, count in summary["kept_per_class"].items())
     lines = [f"Kept {summary['kept']:,} of {summary['rows']:,} rows ({per_class})."]
     if summary["accuracy_on_other_rows"] is not None:
@@ -115,7 +117,7 @@ def _words(summary: dict[str, Any], job: Job, ready: Ready, message: str) -> str
         [
             *lines,
             *ready.notes,
-            message,
+            *how_it_ended(result.status, result.message),
             f"Kept rows with their weights: {job.out / f'kept.{ready.table.format}'}",
             f"Report: {job.out / 'report.html'}",
         ]

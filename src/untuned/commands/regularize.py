@@ -10,6 +10,8 @@ from untuned import folder, models
 from untuned.commands import record
 from untuned.commands.job import Job, Ready, in_front, make_ready
 from untuned.report.regularize_page import strengths_in_words
+from untuned.report.run_page import how_it_ended
+from untuned.result import Result
 from untuned.tables.labels import Task
 
 
@@ -42,7 +44,7 @@ def regularize(job: Job, penalty: str, task: Task | None) -> str:
             },
             settings={"penalty": penalty},
         )
-    return _words(summary, job, ready, fitted.result_.message)
+    return _words(summary, job, ready, fitted.result_)
 
 
 def _groups(ready: Ready, penalty: str) -> Any:
@@ -104,14 +106,14 @@ def _summary(fitted: Any, ready: Ready) -> dict[str, Any]:
     }
 
 
-def _words(summary: dict[str, Any], job: Job, ready: Ready, message: str) -> str:
+def _words(summary: dict[str, Any], job: Job, ready: Ready, result: Result) -> str:
     what = "classes" if ready.labels.task == "classes" else "numbers"
     return "\n".join(
         [
             f"A model of {what} in {job.label!r} from {summary['rows']:,} rows.",
             strengths_in_words(summary),
             *ready.notes,
-            message,
+            *how_it_ended(result.status, result.message),
             f"Strengths, weakest penalty first: {job.out / f'strengths.{ready.table.format}'}",
             f"Model: {job.out / models.FILE}",
             f"Report: {job.out / 'report.html'}",

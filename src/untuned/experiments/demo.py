@@ -92,15 +92,14 @@ def truth(done: clean.Cleaned, digits: Digits) -> dict[str, Any]:
 
 
 def figure(done: clean.Cleaned, digits: Digits) -> Figure:
-    """The run above; below, the quality of each label and the digits it trusts least."""
+    """The quality of each label, and the digits that are trusted least."""
     from matplotlib import pyplot as plt
 
     from untuned import plotting
 
-    whole = plt.figure(figsize=(13, 7.6), layout="constrained")
-    halves: Any = whole.subfigures(2, 1)
-    plotting.draw_run(halves[0].subplots(1, 3), done.cleaner.result_.history)
-    left, right = halves[1].subfigures(1, 2, width_ratios=[1, 1.6])
+    whole = plt.figure(figsize=(13, 4), layout="constrained")
+    halves: Any = whole.subfigures(1, 2, width_ratios=[1, 1.6])
+    left, right = halves
 
     panel = left.subplots()
     wrong, quality = digits.wrong, done.cleaner.quality_

@@ -65,7 +65,7 @@ def _suspects(run: Run) -> page.Section:
         return page.Section(title, "No label looks wrong.")
     front = table.iloc[:, :4].set_axis(["row", "quality", "given", "suggested"], axis=1)
     front = front[["given", "suggested", "quality", "row"]]  # what a phone shows first
-    front = front.astype({"given": str, "suggested": str})
+    front = front.astype({"given": str, "suggested": str}).round({"quality": 4})
     # Its first five columns are the verdict: row, quality, given, suggested, weight.
     body = rows.view(run, table, 5, front, ("given", "suggested"))
     return page.Section(title, rows.note(run, "suspects", len(table)), body)

@@ -23,7 +23,8 @@ STYLE = """
 .grid th button::after { content: "\\2195"; color: var(--faint); padding-left: 0.3rem; }
 .grid th[aria-sort=ascending] button::after { content: "\\2191"; color: inherit; }
 .grid th[aria-sort=descending] button::after { content: "\\2193"; color: inherit; }
-.grid td { max-width: 18rem; overflow: hidden; text-overflow: ellipsis; }
+.grid td { max-width: 18rem; overflow-wrap: anywhere; }
+.grid td.text { white-space: normal; min-width: 3rem; }
 .grid td.text, .grid th.text { text-align: left; }
 .grid img { display: block; width: 3.5rem; height: 3.5rem; image-rendering: pixelated;
             border: 1px solid var(--line); }
@@ -100,7 +101,7 @@ def _cell(value: Any, is_number: bool) -> str:
     if is_number:
         return f'<td data-value="{_text(value)}">{_escape(_short(value))}</td>'
     text = _text(value)
-    return f'<td class="text" title="{_escape(text)}">{_escape(text[:200])}</td>'
+    return f'<td class="text">{_escape(text)}</td>'
 
 
 def _text(value: Any) -> str:

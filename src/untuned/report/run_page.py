@@ -90,18 +90,25 @@ def write(folder: Path, out: Path) -> Path:
     return path
 
 
+def how_it_ended(status: str, message: str) -> list[str]:
+    """A sentence where the end is news: estimators stop most searches on purpose."""
+    if status == "max_seconds":
+        return ["The time limit ended the search early; a larger --max-seconds may find more."]
+    return [message] if status in ("diverged", "cap_hit") else []
+
+
 def _about(run: Run) -> list[page.Section]:
     """What every run has: how it went, what was done with the columns, settings, versions."""
     found, about = run.found, run.found["run"]
     took = (
-        f"{about['steps']:,} steps in {about['seconds']:.1f} s, and {about['compile_seconds']:.1f} "
-        "s of compilation before."
+        f"The last search took {about['steps']:,} steps in {about['seconds']:.1f} s, and "
+        f"{about['compile_seconds']:.1f} s of compilation before. The outer loss is what it makes "
+        "small; its gradient, the hypergradient, should fall."
     )
     return [
         page.Section(
             "The run",
-            f"{about['message']} The outer loss is what the search makes small; its gradient, the "
-            f"hypergradient, should fall.\n\n{took}",
+            "\n\n".join([*how_it_ended(about["status"], about["message"]), took]),
             charts.convergence(run.table("history")),
         ),
         page.Section("Columns", "\n\n".join(found["notes"]), _columns(found["columns"])),
