@@ -59,49 +59,49 @@ class Oracles:
         project: Callable[[Tree], Tree] | None = None,
     ):
         self.ops = ops
-        self._outer = outer
-        self._inner = inner
+        self.outer_function = outer
+        self.inner_function = inner
         self.project = project
 
     def outer(self, x: Tree, y: Tree, rows: Tree) -> Outer:
         """f, grad_x f and grad_y f."""
-        return Outer(*self.ops.value_and_grads(_on(self._outer, rows), x, y))
+        return Outer(*self.ops.value_and_grads(_on(self.outer_function, rows), x, y))
 
     def outer_value(self, x: Tree, y: Tree, rows: Tree) -> Scalar:
         """f alone, for rows on which it is only watched."""
-        return self.ops.value(_on(self._outer, rows), x, y)
+        return self.ops.value(_on(self.outer_function, rows), x, y)
 
     def inner_value(self, x: Tree, y: Tree, rows: Tree) -> Scalar:
         """g alone, for who watches a run."""
-        return self.ops.value(_on(self._inner, rows), x, y)
+        return self.ops.value(_on(self.inner_function, rows), x, y)
 
     def inner_grad(self, x: Tree, y: Tree, rows: Tree) -> Tree:
         """grad_y g."""
-        return self.ops.grad_y(_on(self._inner, rows), x, y)
+        return self.ops.grad_y(_on(self.inner_function, rows), x, y)
 
     def inner_value_and_grad(self, x: Tree, y: Tree, rows: Tree) -> tuple[Scalar, Tree]:
         """g and grad_y g, of which the value comes with the gradient."""
-        return self.ops.value_and_grad_y(_on(self._inner, rows), x, y)
+        return self.ops.value_and_grad_y(_on(self.inner_function, rows), x, y)
 
     def inner(self, x: Tree, y: Tree, v: Tree, rows: Tree) -> Inner:
         """grad_y g, (grad_yy g) v and (grad_xy g) v, both products from one pass."""
-        gradient, pull = self.ops.linearize(_on(self._inner, rows), x, y)
+        gradient, pull = self.ops.linearize(_on(self.inner_function, rows), x, y)
         cross, hvp = pull(v, "xy")
         return Inner(gradient, hvp, cross)
 
     def inner_grads(self, x: Tree, y: Tree, rows: Tree) -> tuple[Tree, Tree]:
         """grad_x g and grad_y g."""
-        _, in_x, in_y = self.ops.value_and_grads(_on(self._inner, rows), x, y)
+        _, in_x, in_y = self.ops.value_and_grads(_on(self.inner_function, rows), x, y)
         return in_x, in_y
 
     def inner_cross(self, x: Tree, y: Tree, v: Tree, rows: Tree) -> tuple[Tree, Tree]:
         """grad_y g and (grad_xy g) v."""
-        gradient, pull = self.ops.linearize(_on(self._inner, rows), x, y)
+        gradient, pull = self.ops.linearize(_on(self.inner_function, rows), x, y)
         return gradient, pull(v, "x")
 
     def linear(self, x: Tree, y: Tree, rows: Tree) -> Linear:
         """The linear maps v -> (grad_yy g) v and v -> (grad_xy g) v at one point."""
-        _, pull = self.ops.linearize(_on(self._inner, rows), x, y)
+        _, pull = self.ops.linearize(_on(self.inner_function, rows), x, y)
         return Linear(lambda v: pull(v, "y"), lambda v: pull(v, "x"))
 
 

@@ -29,8 +29,9 @@ def _what_happened(
     step, norm = record["step"], record["hypergrad_norm"]
     went = f"the hypergradient norm went from {first_norm:.3g} to {norm:.3g}"
     if status == "converged":
-        reached = "zero but for rounding" if limits["tol"] is None else f"tol={limits['tol']:g}"
-        return f"Converged after {step} steps: {went}, which is {reached}."
+        if limits["tol"] is not None and norm <= limits["tol"] * first_norm:
+            return f"Converged after {step} steps: {went}, which is tol={limits['tol']:g}."
+        return f"Converged after {step} steps: {went}, and no step promises a gain worth its while."
     if status == "max_steps":
         return (
             f"Stopped at max_steps={limits['max_steps']}: {went}, with f at {record['outer']:.6g}. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from untuned import chunk, messages, resume, settings, solvers, stages, stopping
 from untuned.batches import Feed, gather, on_first
 from untuned.chunk import Position
+from untuned.compiled import compiled, name_of
 from untuned.derivatives import Counts
 from untuned.feeder import Feeder
 from untuned.ops import Tree
@@ -129,7 +130,10 @@ class _Run:
         now, feeder = self.now, self.feeder
         feed = feeder.make(now.steps, now.drawn, feeder.longest)
         arguments = (now.carry, data, feed, np.int32(0))
-        self.chunk = ops.compile(function, *arguments)
+        name = self._name()
+        self.chunk = compiled(ops, name and ("chunk", name), function, *arguments)
+        # No steps yet, but what the first call sets up is not the method's time.
+        ops.sync(self.chunk(*arguments))
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
             batch = gather(ops, data, feed, 0, (0, 0), feeder.draws)
@@ -137,8 +141,17 @@ class _Run:
 
         point = (self.problem.x0, self.problem.y0)
         feed = feeder.make(now.steps, now.drawn, 1)
-        self.inner_value = ops.compile(inner_value, *point, data, feed)
+        name = name and ("inner value", name)
+        self.inner_value = compiled(ops, name, inner_value, *point, data, feed)
         self.compile_seconds += time.perf_counter() - start
+
+    def _name(self) -> Hashable | None:
+        """All that compiled steps depend on, beside the shapes of arrays."""
+        o, constraint = self.problem.oracles, self.problem.constraint
+        if constraint == "a function":
+            return None  # which may read what it likes
+        tol = self.limits["tol"] or 0.0
+        return name_of(o.outer_function, o.inner_function, self.solver, tol, constraint)
 
     def loop(self, callback: Callable | None, bar: Bar) -> Status:
         """Make steps until something ends the run; the status says what."""

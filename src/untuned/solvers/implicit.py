@@ -22,8 +22,9 @@ step is made shorter.
 changes nothing. Only the first step needs a length: a tenth of x's size per entry, or 0.1 where x
 is smaller than 1; later ones are at most tenfold the last, so a wrong guess costs a few steps.
 
-**Ends** by itself where |h| is small against the first, or where <h, p> promises less than rounding
-can show; stalls where no shorter step lowers Phi~ though more is promised.
+**Ends** by itself where |h| is small against the first, or where <h, p> promises a trifle of what
+was gained or less than rounding can show, three times in a row. Stalls where no shorter step lowers
+Phi~ though more is promised, unless |h| has fallen by the square root of rounding by then.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FIRST_LENGTH, GROWTH = 0.1, 10.0  # of steps of x
 ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
 MOST_TRIALS, FAILURES = 20, 2
 LITTLE = 0.01  # share of the whole decrease below which a step on a sample is the last
-IDLE = 3  # steps in a row that promise nothing beyond rounding
+IDLE = 3  # steps in a row that promise a trifle
 MOST_LINEAR_STEPS = 1000
 
 
@@ -60,6 +61,7 @@ class State(NamedTuple):
     matrix: Any  # the preconditioner, or None
     linear_steps: Scalar  # since it was made
     first_norm: Scalar  # of the hypergradient
+    first_value: Scalar  # Phi~ on these rows
     held_out: Scalar  # f on held-out rows
     gained: Scalar  # by how much it has fallen in all
     steps: Scalar  # on these rows
@@ -95,7 +97,8 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
         memory=lbfgs.empty(ops, x),
         length=FIRST_LENGTH * entries**0.5 * ops.maximum(rms, zero + 1),
         matrix=preconditioner.identity(ops, y), linear_steps=none,
-        first_norm=zero, held_out=zero, gained=zero, steps=none, failures=none, idle=none,
+        first_norm=zero, first_value=zero, held_out=zero, gained=zero,
+        steps=none, failures=none, idle=none,
     )  # fmt: skip
 
 
@@ -129,22 +132,30 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     value, error = f.value - correction, ops.maximum(correction, -correction)
 
     moved, failed = trial.accepted > 0, trial.accepted == 0
-    memory = lbfgs.remember(
-        ops, state.memory, ops.sub(x, state.x), ops.sub(hypergrad, state.hypergrad),
-        moved & (state.steps > 0),
-    )  # fmt: skip
+    step_of_x, change = ops.sub(x, state.x), ops.sub(hypergrad, state.hypergrad)
+    memory = lbfgs.remember(ops, state.memory, step_of_x, change, moved & (state.steps > 0))
     # A model that leads nowhere is forgotten, and the next step is short and down the slope.
     memory = ops.where(failed, lbfgs.empty(ops, x), memory)
     went = trial.size * ops.norm(state.direction)
-    length = ops.where(moved, ops.where(first, state.length, went), 0.01 * state.length)
+    # Where Phi has only bent downwards so far, no model says how far to go: farther than this.
+    bent_down = (memory.count == 0) & (ops.dot(step_of_x, change) < 0)
+    farther = ops.where(bent_down, GROWTH * went, went)
+    length = ops.where(moved, ops.where(first, state.length, farther), 0.01 * state.length)
     p, h_norm, step_x = _direction(o, memory, x, hypergrad, length)
 
-    rounding = ops.epsilon(y) * ops.maximum(f.value, -f.value)
     first_norm = ops.where(state.first_norm > 0, state.first_norm, h_norm)
-    idle = ops.where(-ops.dot(hypergrad, p) <= rounding, state.idle + 1, none)
+    first_value = ops.where(first, value, state.first_value)
+    # Below this a gain is nothing: rounding of f, or a trifle of what was gained since the start.
+    small = ops.epsilon(y) ** (2 / 3)
+    trifle = ops.maximum(
+        ops.epsilon(y) * ops.maximum(f.value, -f.value), small * (first_value - value)
+    )
+    idle = ops.where(-ops.dot(hypergrad, p) <= trifle, state.idle + 1, none)
     failures = ops.where(failed, state.failures + 1, none)
     held_out, gained, over = _watch_held_out(o, state, batch, x, y)
-    done = (h_norm <= ops.epsilon(y) ** (2 / 3) * first_norm) | (idle >= IDLE)
+    # No way down is the end all the same, where |h| has fallen as far as f can resolve.
+    at_rest = (failures >= FAILURES) & (h_norm <= ops.epsilon(y) ** 0.5 * first_norm)
+    done = (h_norm <= small * first_norm) | (idle >= IDLE) | at_rest
     stuck = over | (failures >= FAILURES)
 
     info = Info(
@@ -169,7 +180,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         x=x, y=y, v=v, value=value, hypergrad=hypergrad, direction=p,
         memory=memory, length=length,
         matrix=trial.matrix, linear_steps=trial.linear_steps + solved.steps,
-        first_norm=first_norm, held_out=held_out, gained=gained,
+        first_norm=first_norm, first_value=first_value, held_out=held_out, gained=gained,
         steps=state.steps + 1, failures=failures, idle=idle,
     )  # fmt: skip
     return ops.cast(following, state), info
@@ -192,7 +203,9 @@ def _search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
         share = ops.where(first, FIRST_SHARE, SHARE)
         matrix, linear_steps, spent = _precondition(o, x, trial, batch)
         multiply = preconditioner.apply(ops, matrix)
-        inner = solve_inner(o, x, trial.y, batch.inner, share, most, multiply)
+        # Who stays starts from the y that belongs there, not from where the attempts have led it.
+        start = ops.where(s == 0, state.y, trial.y)
+        inner = solve_inner(o, x, start, batch.inner, share, most, multiply)
         f = o.outer(x, inner.y, batch.outer)
         correction = ops.dot(state.v, inner.grad)
         promised = s * slope
