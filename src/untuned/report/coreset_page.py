@@ -31,7 +31,7 @@ def contents(run: Run) -> Contents:
             page.Section("Kept per class", body=_per_class(summary)),
             page.Section(
                 "Weights of the kept rows",
-                "A heavy row stands for many others.",
+                "How much each kept row counts in training.",
                 charts.side_by_side(
                     charts.histogram(weights, "Weights", "weight", 0, float(weights.max()))
                 ),
