@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Half of the cores stay with the compiler of the other test process.
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench docs clean
 
 demo: .venv/installed
 	$(BIN)/untuned demo --out demo --overwrite
@@ -20,6 +20,10 @@ lint: .venv/installed-test
 format: .venv/installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Strict: a link that leads nowhere or a page left out of the menu is an error.
+docs: .venv/installed-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: .venv/installed-test
 	$(BIN)/python benchmarks/run_all.py
@@ -37,4 +41,4 @@ bench: .venv/installed-test
 	touch $@
 
 clean:
-	rm -rf .venv demo build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv demo site build dist .mypy_cache .pytest_cache .ruff_cache
