@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Half of the cores stay with the compiler of the other test process.
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench browser clean
+.PHONY: demo test lint format bench browser docs clean
 
 demo: .venv/installed
 	$(BIN)/untuned demo --out demo --overwrite
@@ -29,6 +29,10 @@ browser:
 	|| sudo -n sh -c '$(APT)' 2>/dev/null \
 	|| echo "No Chromium here and none could be installed: the tests in a browser will be skipped."
 
+# Strict: a link that leads nowhere or a page left out of the menu is an error.
+docs: .venv/installed-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench: .venv/installed-test
 	$(BIN)/python benchmarks/run_all.py
 
@@ -45,4 +49,4 @@ bench: .venv/installed-test
 	touch $@
 
 clean:
-	rm -rf .venv demo build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv demo site build dist .mypy_cache .pytest_cache .ruff_cache
