@@ -91,7 +91,8 @@ def mnist(rows: int, wrong: float = 0.0) -> Callable[[int], Split]:
 
 def digits(seed: int) -> Split:
     """scikit-learn's digits: 1,400 rows, so 14 are chosen for ten classes."""
-    return split(*load_digits(return_X_y=True), 1_400, seed)
+    X, y = load_digits(return_X_y=True)
+    return split(X, y, 1_400, seed)
 
 
 SETS: dict[str, Callable[[int], Split]] = {

@@ -3,7 +3,7 @@
 1. **Rows.** The paper's problem: lambda on the simplex, the model that minimizes the loss weighted
    by lambda, and the loss of that model on all rows. At lambda = 1/n there is nothing to gain: the
    model is already that of all rows, and the regularizer prefers no row. So it starts from a
-   random coreset, at a corner of the simplex. `method="auto"` takes the regularizer as
+   coreset, at a corner of the simplex: the best of those given. `method="auto"` takes the regularizer as
    infinitely strong and walks from corner to corner (exchange.py); any other method of `minimize`
    solves the problem as it is written, and the K largest entries are chosen.
 2. **Weights** in [0, 1] of the K rows, from one each: the model on them, its loss on all rows.
@@ -33,16 +33,16 @@ class Selected(NamedTuple):
 
 
 def select(
-    X: np.ndarray, label: np.ndarray, classes: int, start: np.ndarray, method: Any = "auto",
-    **settings: Any,
+    X: np.ndarray, label: np.ndarray, classes: int, starts: list[np.ndarray],
+    method: Any = "auto", **settings: Any,
 ) -> Selected:  # fmt: skip
-    """A coreset as large as `start`, the rows to begin with; X are features of unit scale.
+    """A coreset from the best of `starts`, which are row numbers; X are features of unit scale.
 
-    `settings` go to `untuned.minimize`. Every class of `start` is kept.
+    `settings` go to `untuned.minimize`. Every class of that start is kept.
     """
     import jax.numpy as jnp
 
-    size, count = len(start), len(X)
+    size, count = len(starts[0]), len(X)
     total = padded(count + 1, least=256)  # one row at least that is none
     features = max(16, -(-X.shape[1] // 8) * 8)
     table = np.zeros((total, features), np.float32)
@@ -57,21 +57,23 @@ def select(
     )
     del table
     y0 = {name: jnp.asarray(leaf) for name, leaf in logistic.models(features, classes).items()}
-    x0 = np.zeros(total, np.float32)
-    x0[start] = 1 / size
 
-    if method == "auto":
-        slots = padded(size)
-        result = untuned.minimize(
-            logistic.on_all_rows, logistic.on_coreset, jnp.asarray(x0), y0,
-            outer_data=rows, inner_data=rows, method=Exchange(slots), **settings,
+    def exchanged(start: np.ndarray, **settings: Any) -> Any:
+        return untuned.minimize(
+            logistic.on_all_rows, logistic.on_coreset, jnp.asarray(corner(start, total)), y0,
+            outer_data=rows, inner_data=rows, method=Exchange(padded(size)), **settings,
         )  # fmt: skip
+
+    # The first step of an exchange only evaluates.
+    first = [float(exchanged(start, max_steps=1).state.value) for start in starts]
+    start = starts[int(np.argmin(first))]
+    if method == "auto":
+        result = exchanged(start, **settings)
         x, gains = np.asarray(result.x)[:count], np.asarray(result.state.hypergrad)[:count]
     else:
-        slots = size
         result = untuned.minimize(
             partial(logistic.regularized, size=size), logistic.on_coreset,
-            jnp.asarray(0.5 * x0 + 0.5 * real / count), y0,
+            jnp.asarray(0.5 * corner(start, total) + 0.5 * real / count), y0,
             outer_data=rows, inner_data=rows, method=method, constraint="simplex", **settings,
         )  # fmt: skip
         x = np.asarray(result.x)[:count]
@@ -79,18 +81,24 @@ def select(
     chosen = np.sort(np.argsort(-x, kind="stable")[:size])
     chosen = with_every_class(chosen, label, np.unique(label[start]), gains)
 
-    weights = _weigh(rows, chosen, slots, result.y, settings)
+    weights = _weigh(rows, chosen, result.y, settings)
     order = np.lexsort((gains[chosen], -weights))
     return Selected(chosen[order], weights[order], result)
 
 
-def _weigh(
-    rows: Rows, chosen: np.ndarray, slots: int, y0: Any, settings: dict[str, Any]
-) -> np.ndarray:
+def corner(start: np.ndarray, entries: int) -> np.ndarray:
+    """The corner of the simplex of an even coreset: 1/K at its rows."""
+    x = np.zeros(entries, np.float32)
+    x[start] = 1 / len(start)
+    return x
+
+
+def _weigh(rows: Rows, chosen: np.ndarray, y0: Any, settings: dict[str, Any]) -> np.ndarray:
     """The weights of the chosen rows with which their model does best on all rows."""
     import jax.numpy as jnp
 
     size = len(chosen)
+    slots = padded(size)
     filled = np.concatenate([chosen, np.full(slots - size, len(rows.share) - 1)])
     part = Rows(*(leaf[filled] for leaf in rows))._replace(
         times=jnp.asarray((np.arange(slots) < size).astype(np.float32)),

@@ -3,8 +3,8 @@
     g(x, models) = sum_i times_i x_i l_i(models) + ridge(models)      over the coreset
     f(x, models) = sum_i share_i l_i(models) + C R(x)                 over all rows
 
-where K rows of equal weight have times_i x_i = 1, as rows without weights have. `models` are as many
-as there are RIDGES, and l_i is the mean of their losses on row i: who trains on the coreset will
+where K rows of equal weight have times_i x_i = 1, as rows without weights have. There are as many
+models as RIDGES, and l_i is the mean of their losses on row i: who trains on the coreset will
 not tell us their penalty, and rows that serve one alone may fail another.
 """
 

@@ -147,8 +147,10 @@ class CoresetSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             return baselines.herding(table, label, size, rng)
         from untuned.coreset import bilevel
 
+        # The rows come in random order, one of each class first.
+        starts = [np.arange(size), baselines.herding(table, label, size, rng)[0]]
         found = bilevel.select(
-            table, label, len(self.classes_), np.arange(size), self.method,
+            table, label, len(self.classes_), starts, self.method,
             max_steps=self.max_steps, max_seconds=self.max_seconds, seed=seed,
             progress=bool(self.verbose),
         )  # fmt: skip
