@@ -19,8 +19,8 @@ name = "jax"
 
 # XLA's newer code generator takes twice as long for the same code; without the optimizer the
 # code is three times slower, and is there in a fifth of the time.
-FAST = {"xla_cpu_use_fusion_emitters": False}
-QUICK = FAST | {"xla_backend_optimization_level": 0}
+FAST: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
+QUICK: dict[str, Any] = FAST | {"xla_backend_optimization_level": 0}
 
 tree_map = jax.tree.map
 hypot = jnp.hypot
