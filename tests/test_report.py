@@ -241,3 +241,8 @@ def test_nothing_sticks_out_sideways(runs, browser, command, width):
     opened(browser, runs / command / "report.html", width)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert browser.execute_script("return document.querySelectorAll('.main-svg').length") >= 4
+    cut_off = """
+        return Array.from(document.querySelectorAll(".plotly-graph-div")).filter((chart) =>
+            chart.querySelector(".main-svg").clientWidth > chart.clientWidth + 1).length;
+    """
+    assert browser.execute_script(cut_off) == 0

@@ -50,17 +50,13 @@ class _BilevelLinear(BaseEstimator):
         """Coefficients (columns, features) in the units of X, and the intercepts."""
         from untuned.estimators import search
 
-        weight = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weight.sum() > 0:
             raise ValueError("sample_weight is zero for every row; expected some positive weights.")
         settings = self._settings()
         columns = target.shape[1]
         feature_names = getattr(self, "feature_names_in_", None)
-        chosen = groups.make(
-            self.penalty, X.shape[1], columns, feature_names, names, self._column
-        )
+        chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
         random = np.random.default_rng(settings.seed)
         pairs = folds.splits(self.cv, X, strata, random)
         plan = folds.plan(pairs, strata, weight, many=len(chosen.names) > 1)
@@ -90,9 +86,7 @@ class _BilevelLinear(BaseEstimator):
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
 
 
@@ -271,7 +265,9 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         # Strengths do not depend on the targets' units; of one size, targets count alike.
         mean = np.average(target, axis=0, weights=weight) if weight.sum() > 0 else 0.0
-        spread = (np.average((target - mean) ** 2, axis=0, weights=weight) if weight.sum() > 0 else 1.0) ** 0.5
+        spread = (
+            np.average((target - mean) ** 2, axis=0, weights=weight) if weight.sum() > 0 else 1.0
+        ) ** 0.5
         spread = np.where(spread > 0, spread, 1.0)
         strata = np.zeros(len(y), np.int64)
         coef, intercept = self._search(

@@ -38,6 +38,12 @@ h1, p { overflow-wrap: anywhere; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); font-size: 0.85rem; }
 """
 
+# A chart is drawn as soon as it is read, when its neighbours do not yet take their share of the row.
+FIT_CHARTS = (
+    "<script>for (const chart of document.querySelectorAll('.plotly-graph-div')) "
+    "Plotly.Plots.resize(chart);</script>\n"
+)
+
 
 class Section(NamedTuple):
     """A heading, what to say under it, and finished HTML: `chart(...)`s and `table(...)`s."""
@@ -69,10 +75,13 @@ def write(path: Path, title: str, lead: str, sections: list[Section], footer: st
     from plotly.offline import get_plotlyjs
 
     parts = "\n".join(_section(section) for section in sections)
-    script = f"<script>{get_plotlyjs()}</script>" if 'class="plotly-graph-div"' in parts else ""
+    has_charts = 'class="plotly-graph-div"' in parts
+    script = f"<script>{get_plotlyjs()}</script>" if has_charts else ""
     has_grid = '<div class="grid">' in parts
     style = STYLE + grid.STYLE if has_grid else STYLE
-    after = f"<script>{grid.script()}</script>\n" if has_grid else ""
+    after = (FIT_CHARTS if has_charts else "") + (
+        f"<script>{grid.script()}</script>\n" if has_grid else ""
+    )
     path.write_text(
         "<!doctype html>\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
