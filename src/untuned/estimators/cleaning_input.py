@@ -23,14 +23,13 @@ class Table(NamedTuple):
 
     def features(self, rows: np.ndarray) -> np.ndarray:
         """Some rows, dense."""
-        first = self.sources[0].shape[0]
-        parts = [rows[rows < first], rows[rows >= first] - first]
         taken = np.empty((len(rows), self.sources[0].shape[1]), np.float32)
-        for source, part, where in zip(
-            self.sources, parts, (rows < first, rows >= first), strict=False
-        ):
-            block = source[part]
-            taken[where] = block.toarray() if issparse(block) else block
+        above = 0
+        for source in self.sources:
+            here = (rows >= above) & (rows < above + source.shape[0])
+            block = source[rows[here] - above]
+            taken[here] = block.toarray() if issparse(block) else block
+            above += source.shape[0]
         return taken
 
 

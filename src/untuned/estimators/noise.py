@@ -7,8 +7,9 @@ rows it has not been trained on; `given` are whole numbers, the columns of the l
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import gammaln
 
-PSEUDO_ROWS = 10.0  # per class: how much the same noise in all classes is believed beforehand
+PSEUDO_ROWS = 10.0 ** np.arange(6)  # per class, in favour of the same noise in all of them
 MOST_ROUNDS, SMALL = 500, 1e-6
 TINY = 1e-30  # keeps quotients of probabilities finite
 
@@ -20,12 +21,14 @@ def uniform(rate: float, classes: int) -> np.ndarray:
     return transition
 
 
-def confident(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """A first guess, from a model that was itself trained on the given labels.
+def first_guess(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The matrix, from a model that was itself trained on the given labels.
 
     Such a model believes the noise, so its probabilities fit the given labels without any. But it
     can be asked which class a row surely is: one whose probability is at least what it is on
-    average where that label is given (Northcutt, Jiang and Chuang, "Confident learning").
+    average where that label is given (Northcutt, Jiang and Chuang, "Confident learning"). Where
+    classes are rare this sees noise in them that is the model's own error, so the guess goes
+    half way to the same noise in all classes.
     """
     classes = probabilities.shape[1]
     own = probabilities[np.arange(len(given)), given]
@@ -38,15 +41,27 @@ def confident(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray) 
     np.add.at(joint, (true[some], given[some]), weight[some])
     joint += np.diag(counts) * 1e-3  # a class of which no row is sure is not all wrong
     joint *= counts / np.maximum(joint.sum(0), TINY)  # as many of each given label as there are
-    return shrunk(joint)
+    rate = 1 - np.trace(joint) / joint.sum()
+    return 0.5 * (shrunk(joint) + uniform(rate, classes))
 
 
 def shrunk(joint: np.ndarray) -> np.ndarray:
-    """The matrix from counts of (true, given), drawn towards the same noise in all classes."""
+    """The matrix from counts of (true, given), drawn towards the same noise in all classes.
+
+    How far is itself estimated: the counts of a class are drawn by a Dirichlet law around that
+    noise, and its strength is the likeliest of `PSEUDO_ROWS`.
+    """
     totals = joint.sum(1)
     rate = 1 - np.trace(joint) / totals.sum()
-    prior = uniform(rate, len(joint))
-    return (joint + PSEUDO_ROWS * prior) / (totals + PSEUDO_ROWS)[:, None]
+    same = uniform(rate, len(joint)) + TINY
+    strength = max(PSEUDO_ROWS, key=lambda rows: _evidence(joint, rows * same))
+    return (joint + strength * same) / (totals + strength)[:, None]
+
+
+def _evidence(joint: np.ndarray, prior: np.ndarray) -> float:
+    """The logarithm of the likelihood of counts drawn by Dirichlet laws, one for each row."""
+    by_row = gammaln(prior.sum(1)) - gammaln((prior + joint).sum(1))
+    return float(by_row.sum() + (gammaln(prior + joint) - gammaln(prior)).sum())
 
 
 def posterior(
@@ -75,8 +90,7 @@ def fit_transition(
 ) -> np.ndarray:
     """The most likely matrix, given a model of true labels, by expectation and maximization.
 
-    It maximizes sum_i weight_i log sum_j p_ij T_j,given(i), with `PSEUDO_ROWS` rows of every class
-    added as `shrunk` says.
+    It maximizes sum_i weight_i log sum_j p_ij T_j,given(i), drawn as `shrunk` says.
     """
     classes = len(start)
     transition = start
