@@ -3,9 +3,9 @@
 1. **Rows.** The paper's problem: lambda on the simplex, the model that minimizes the loss weighted
    by lambda, and the loss of that model on all rows. At lambda = 1/n there is nothing to gain: the
    model is already that of all rows, and the regularizer prefers no row. So it starts from a
-   coreset, at a corner of the simplex: the best of those given. `method="auto"` takes the regularizer as
-   infinitely strong and walks from corner to corner (exchange.py); any other method of `minimize`
-   solves the problem as it is written, and the K largest entries are chosen.
+   coreset, at a corner of the simplex: the best of those given. `method="auto"` takes the
+   regularizer as infinitely strong and walks from corner to corner (exchange.py); any other method
+   of `minimize` solves the problem as it is written, and the K largest entries are chosen.
 2. **Weights** in [0, 1] of the K rows, from one each: the model on them, its loss on all rows.
 """
 
