@@ -1,0 +1,58 @@
+"""Losses of linear models, row by row, and their derivatives; NumPy and JAX arrays alike.
+
+`z` are a linear model's outputs, with the columns last. `xp` is `numpy` or `jax.numpy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Loss(NamedTuple):
+    """A loss of outputs z and targets t; `curvature` bounds its second derivative in one output."""
+
+    value: Callable[[Any, Any, Any], Any]  # (xp, z, t), without the column axis
+    slope: Callable[[np.ndarray, np.ndarray], np.ndarray]  # its derivative in z
+    curvature: float
+
+
+def _logistic(xp: Any, z: Any, t: Any) -> Any:
+    """log(1 + exp(-t z)) for t = 1 or -1."""
+    return xp.logaddexp(0, -(t * z)[..., 0])
+
+
+def _logistic_slope(z: np.ndarray, t: np.ndarray) -> np.ndarray:
+    from scipy.special import expit
+
+    return -t * expit(-t * z)
+
+
+def _softmax(xp: Any, z: Any, t: Any) -> Any:
+    """log sum exp(z) - z of the class, for t = 1 there and 0 elsewhere."""
+    top = z.max(axis=-1, keepdims=True)
+    return xp.log(xp.exp(z - top).sum(axis=-1)) + top[..., 0] - (t * z).sum(axis=-1)
+
+
+def _softmax_slope(z: np.ndarray, t: np.ndarray) -> np.ndarray:
+    from scipy.special import softmax
+
+    return softmax(z, axis=-1) - t
+
+
+def _squared(xp: Any, z: Any, t: Any) -> Any:
+    """Half the squared distance."""
+    return 0.5 * xp.square(z - t).sum(axis=-1)
+
+
+def _squared_slope(z: np.ndarray, t: np.ndarray) -> np.ndarray:
+    return z - t
+
+
+LOSSES = {
+    "logistic": Loss(_logistic, _logistic_slope, 0.25),
+    "softmax": Loss(_softmax, _softmax_slope, 0.25),
+    "squared": Loss(_squared, _squared_slope, 1.0),
+}

@@ -1,0 +1,73 @@
+"""Features in units of their own spread: what the penalized models are fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+BLOCK = 2**18  # entries that are worked on at once, so that no second copy of X is made
+SMALL = 2**20  # entries up to which X is worked on in float64, and a sparse X is made dense
+
+
+class Standardised(NamedTuple):
+    """X / scale, with `shift` still to be taken off: a sparse X would not be sparse without it."""
+
+    X: Any
+    shift: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+
+    def outputs(self, coef: np.ndarray) -> np.ndarray:
+        """The standardised features times `coef`."""
+        return self.X @ coef - self.shift @ coef
+
+    def gradient(self, slopes: np.ndarray) -> np.ndarray:
+        """The transposed product."""
+        return self.X.T @ slopes - np.outer(self.shift, slopes.sum(axis=0))
+
+
+def make(X: Any, weight: np.ndarray) -> Standardised:
+    """`X` standardised by the weighted mean and spread of its columns; a constant one becomes 0."""
+    rows, features = X.shape
+    dtype = np.float64 if rows * features <= SMALL else np.float32
+    if sparse.issparse(X) and _is_better_dense(X):
+        X = X.toarray()
+    share = weight / weight.sum()
+    mean, spread = np.zeros(features), np.zeros(features)
+    for part, block in _blocks(X):
+        mean += share[part] @ block
+    for part, block in _blocks(X):
+        if sparse.issparse(block):
+            spread += share[part] @ block.power(2)
+        else:
+            spread += share[part] @ (block - mean) ** 2
+    if sparse.issparse(X):
+        spread = np.maximum(spread - mean**2, 0)
+    spread = np.sqrt(spread)
+    constant = spread <= 10 * np.finfo(X.dtype).eps * np.abs(mean)
+    scale = np.where(constant, 1.0, spread)
+    if sparse.issparse(X):
+        scaled = sparse.csr_array(X.astype(dtype))
+        scaled.data /= scale[scaled.indices].astype(dtype)
+        return Standardised(scaled, (mean / scale).astype(dtype), mean, scale)
+    scaled = np.empty((rows, features), dtype)
+    for part, block in _blocks(X):
+        scaled[part] = (block - mean) / scale
+    return Standardised(scaled, np.zeros(features, dtype), mean, scale)
+
+
+def _is_better_dense(X: Any) -> bool:
+    """Whether X is small, or would take no more memory than as value, row and column."""
+    rows, features = X.shape
+    return rows * features <= max(SMALL, 3 * X.nnz)
+
+
+def _blocks(X: Any) -> Iterator[tuple[slice, Any]]:
+    """Parts of the rows in float64."""
+    step = max(1, BLOCK // X.shape[1])
+    for start in range(0, X.shape[0], step):
+        part = slice(start, start + step)
+        yield part, X[part].astype(np.float64)
