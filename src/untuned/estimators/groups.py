@@ -20,7 +20,7 @@ class Groups(NamedTuple):
 def make(
     penalty: Any, features: int, columns: int, feature_names: Any, column_names: Any, kind: str
 ) -> Groups:
-    """The groups that `penalty` asks for; `kind` is what a column is called, "class" or "target"."""
+    """The groups that `penalty` asks for; `kind` says what a column is, "class" or "target"."""
     shape = (features, columns)
     if isinstance(penalty, str):
         if penalty == "all":

@@ -12,11 +12,12 @@ import numpy as np
 
 
 class Loss(NamedTuple):
-    """A loss of outputs z and targets t; `curvature` bounds its second derivative in one output."""
+    """A loss of outputs z and targets t."""
 
     value: Callable[[Any, Any, Any], Any]  # (xp, z, t), without the column axis
     slope: Callable[[np.ndarray, np.ndarray], np.ndarray]  # its derivative in z
-    curvature: float
+    # Its second derivative in each output, at the model that only knows the mean of the targets.
+    curvature: Callable[[np.ndarray], np.ndarray]
 
 
 def _logistic(xp: Any, z: Any, t: Any) -> Any:
@@ -52,7 +53,7 @@ def _squared_slope(z: np.ndarray, t: np.ndarray) -> np.ndarray:
 
 
 LOSSES = {
-    "logistic": Loss(_logistic, _logistic_slope, 0.25),
-    "softmax": Loss(_softmax, _softmax_slope, 0.25),
-    "squared": Loss(_squared, _squared_slope, 1.0),
+    "logistic": Loss(_logistic, _logistic_slope, lambda mean: (1 - mean**2) / 4),
+    "softmax": Loss(_softmax, _softmax_slope, lambda mean: mean * (1 - mean)),
+    "squared": Loss(_squared, _squared_slope, np.ones_like),
 }
