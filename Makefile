@@ -4,12 +4,12 @@ BIN := .venv/bin
 # Half of the cores stay with the compiler of the other test process.
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench browser docs clean
 
 demo: .venv/installed
 	$(BIN)/untuned demo --out demo --overwrite
 
-test: lint
+test: lint browser
 	$(BIN)/python -m pytest -n $(WORKERS) -q
 
 lint: .venv/installed-test
@@ -20,6 +20,18 @@ lint: .venv/installed-test
 format: .venv/installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+APT := apt-get update -qq && apt-get install --yes -qq chromium chromium-driver >/dev/null
+# The report's tests drive Debian's Chromium; where it may not be installed they are skipped.
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && $(APT); } \
+	|| sudo -n sh -c '$(APT)' 2>/dev/null \
+	|| echo "No Chromium here and none could be installed: the tests in a browser will be skipped."
+
+# Strict: a link that leads nowhere or a page left out of the menu is an error.
+docs: .venv/installed-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: .venv/installed-test
 	$(BIN)/python benchmarks/run_all.py
@@ -37,4 +49,4 @@ bench: .venv/installed-test
 	touch $@
 
 clean:
-	rm -rf .venv demo build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv demo site build dist .mypy_cache .pytest_cache .ruff_cache

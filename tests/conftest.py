@@ -4,6 +4,10 @@ import os
 
 # One thread to each test process: more would only wait for each other on these small problems.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tests are short runs of many functions: an optimizing compiler would take most of their time.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+)
 
 import matplotlib
 import pytest

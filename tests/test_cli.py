@@ -29,13 +29,12 @@ def demo(tmp_path_factory):
 def test_demo_finds_wrong_labels(demo):
     done, folder = demo
     assert done.returncode == 0, done.stderr
-    result = json.loads((folder / "out" / "result.json").read_text())
-    assert result["wrong_labels"] == 299
-    assert result["wrong_labels_among_lowest_quality"] > 0.9 * 299
-    assert result["test_accuracy_after"] > result["test_accuracy_before"]
-    assert result["validation_loss_after"] < 0.6 * result["validation_loss_before"]
-    assert f"{result['steps']}/1500" in done.stdout
-    assert result["status"] == "converged"
+    summary = json.loads((folder / "out" / "result.json").read_text())["summary"]
+    assert summary["wrong_labels"] == 299
+    assert summary["wrong_labels_among_lowest_quality"] > 0.9 * 299
+    assert summary["wrong_labels_among_suspects"] > 0.9 * 299
+    assert summary["suspect_labels"] < 1.1 * 299
+    assert summary["test_accuracy_after"] > summary["test_accuracy_before"]
     assert "wrong labels are among the 299 of lowest quality" in done.stdout
     assert "run.png" in done.stdout
 
@@ -43,13 +42,18 @@ def test_demo_finds_wrong_labels(demo):
 def test_demo_writes_what_it_says(demo):
     _, folder = demo
     names = {path.name for path in (folder / "out").iterdir()}
-    assert names == {"result.json", "history.csv", "rows.csv", "run.png"}
+    assert names == {
+        "train.csv", "trusted.csv", "result.json", "history.csv", "rows.csv", "suspects.csv",
+        "cleaned.csv", "model.skops", "report.html", "run.png",
+    }  # fmt: skip
     rows = pd.read_csv(folder / "out" / "rows.csv")
-    assert rows["wrong"].sum() == 299
-    assert ((rows["given_label"] != rows["true_label"]) == rows["wrong"]).all()
-    assert rows["weight"].between(0, 1).all()
+    train = pd.read_csv(folder / "out" / "train.csv")
+    assert rows["given_label"].tolist() == train["digit"].tolist()
+    for column in ("weight", "quality"):
+        assert rows[column].between(0, 1).all()
     result = json.loads((folder / "out" / "result.json").read_text())
-    assert pd.read_csv(folder / "out" / "history.csv")["step"].iloc[-1] == result["steps"]
+    assert pd.read_csv(folder / "out" / "history.csv")["step"].iloc[-1] == result["run"]["steps"]
+    assert "299 were made wrong on purpose" in (folder / "out" / "report.html").read_text()
     with Image.open(folder / "out" / "run.png") as picture:
         assert picture.width > 1000
     assert not list(folder.glob("*.partial"))
@@ -82,8 +86,8 @@ def test_overwrite_replaces_the_folder_and_time_limit_holds(demo):
     )
     assert done.returncode == 0, done.stderr
     result = json.loads((folder / "out" / "result.json").read_text())
-    assert result["method"] == "s-tfbo"
-    assert result["status"] in ("max_seconds", "max_steps")
+    assert result["settings"]["method"] == "s-tfbo"
+    assert result["run"]["status"] in ("max_seconds", "max_steps")
 
 
 @pytest.mark.parametrize(

@@ -51,14 +51,14 @@ class Position(NamedTuple):
     stage: int = 0
 
 
-def start(problem: Problem, solver: Solver) -> Carry:
-    """The carry before the first step."""
+def start(problem: Problem, solver: Solver, x: Tree, y: Tree) -> Carry:
+    """The carry before the first step, from (x, y)."""
     ops = problem.ops
-    state = solver.init(problem.oracles, problem.x0, problem.y0)
-    zero, none = ops.scalar(0.0, problem.y0), ops.counter(0)
+    state = solver.init(problem.oracles, x, y)
+    zero, none = ops.scalar(0.0, y), ops.counter(0)
     return Carry(
         state=state,
-        best=Best(ops.scalar(float("inf"), problem.y0), state.x, state.y, state.v),
+        best=Best(ops.scalar(float("inf"), y), state.x, state.y, state.v),
         reference=stopping.Reference(zero, zero, zero),
         info=ops.tree_map(lambda default: none if type(default) is int else zero, Info()),
         halt=none,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from untuned import folder
+from untuned import wording
 from untuned.experiments.reproduce import RECIPES
 from untuned.experiments.reproduce import run as recipe
 
@@ -22,6 +21,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+Train = Annotated[Path, typer.Argument(help="Your table, CSV or Parquet.", metavar="TRAIN")]
+Label = Annotated[str, typer.Option(help="The column that holds the label.")]
 Out = Annotated[Path, typer.Option(help="Folder for what is written.")]
 Method = Annotated[str, typer.Option(help="Name of the method.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
@@ -50,39 +51,122 @@ def demo(
 
     Example: `untuned demo --out demo --seed 1`
     """
-    with folder.written_whole(out, overwrite) as target:
-        from untuned.experiments import demo as experiment
+    from untuned.commands.job import Job
+    from untuned.experiments import demo as experiment
 
-        outcome = experiment.run(method, seed, max_seconds, progress=True)
-        summary = outcome.summary() | {"method": method, "seed": seed}
-        (target / "result.json").write_text(json.dumps(summary, indent=2) + "\n")
-        outcome.result.history.to_frame().to_csv(target / "history.csv", index=False)
-        experiment.rows_frame(outcome).to_csv(target / "rows.csv", index=False)
-        experiment.figure(outcome).savefig(target / "run.png", dpi=110)
-    _print_demo(summary, out)
-
-
-def _print_demo(summary: dict, out: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("", "before", "after", title="Digits with 30 % wrong labels")
-    loss = [summary[f"validation_loss_{when}"] for when in ("before", "after")]
-    hits = [summary[f"test_accuracy_{when}"] for when in ("before", "after")]
-    table.add_row("validation loss", *(f"{value:.3f}" for value in loss))
-    table.add_row("test accuracy", *(f"{value:.1%}" for value in hits))
-    console = Console()
-    console.print(table)
+    train = out / "train.csv"
+    job = Job("clean", train, experiment.LABEL, out, method, seed, max_seconds, overwrite)
+    summary, words = experiment.run(job)
     wrong, found = summary["wrong_labels"], summary["wrong_labels_among_lowest_quality"]
-    console.print(
+    typer.echo(
         f"{found} of the {wrong} wrong labels are among the {wrong} of lowest quality, of "
-        f"{summary['training_rows']} in all ({found / wrong:.0%}).\n"
-        f"{summary['message']}\n"
-        f"Picture of the run: {out / 'run.png'}\n"
-        f"All numbers: {out / 'result.json'}, {out / 'history.csv'}, {out / 'rows.csv'}",
-        highlight=False,
-        soft_wrap=True,
+        f"{summary['rows']} in all ({found / wrong:.0%}).\n"
+        f"Test accuracy: {summary['test_accuracy_before']:.1%} with all labels believed, "
+        f"{summary['test_accuracy_after']:.1%} after cleaning.\n"
+        f"{words}\n"
+        f"Picture of the run: {out / 'run.png'}"
     )
+
+
+@app.command()
+def clean(
+    train: Train,
+    label: Label,
+    trusted: Annotated[
+        Path | None, typer.Option(help="A table with the same columns whose labels are right.")
+    ] = None,
+    out: Out = Path("untuned-clean"),
+    method: Method = "auto",
+    seed: Seed = 0,
+    max_seconds: MaxSeconds = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Find the labels of a table that are wrong, worst first.
+
+    Rows you trust, if you have some, make it better; without them the rows judge each other.
+
+    Examples:
+
+    `untuned clean train.csv --label species`
+
+    `untuned clean train.parquet --label digit --trusted checked.parquet --out cleaned`
+    """
+    from untuned.commands.clean import clean as command
+    from untuned.commands.job import Job
+
+    job = Job("clean", train, label, out, method, seed, max_seconds, overwrite)
+    typer.echo(command(job, trusted))
+
+
+@app.command()
+def regularize(
+    train: Train,
+    label: Label,
+    penalty: Annotated[
+        Literal["feature", "class", "all"],
+        typer.Option(help="One strength per feature, per class, or one for all."),
+    ] = "feature",
+    task: Annotated[
+        Literal["auto", "classes", "numbers"],
+        typer.Option(help="What the label holds; auto looks at its values."),
+    ] = "auto",
+    out: Out = Path("untuned-regularize"),
+    method: Method = "auto",
+    seed: Seed = 0,
+    max_seconds: MaxSeconds = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Train a linear model with one penalty strength per feature, chosen on rows held back.
+
+    Examples:
+
+    `untuned regularize patients.csv --label diagnosis`
+
+    `untuned regularize houses.parquet --label price --task numbers --out prices`
+    """
+    from untuned.commands.job import Job
+    from untuned.commands.regularize import regularize as command
+
+    job = Job("regularize", train, label, out, method, seed, max_seconds, overwrite)
+    typer.echo(command(job, penalty, None if task == "auto" else task))
+
+
+@app.command()
+def coreset(
+    train: Train,
+    label: Label,
+    size: Annotated[int, typer.Option(help="How many rows to keep.", min=1)],
+    out: Out = Path("untuned-coreset"),
+    method: Method = "auto",
+    seed: Seed = 0,
+    max_seconds: MaxSeconds = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Choose the rows of a table to keep, with weights, so that a model loses little.
+
+    Example: `untuned coreset train.csv --label species --size 100 --out small`
+    """
+    from untuned.commands.coreset import coreset as command
+    from untuned.commands.job import Job
+
+    job = Job("coreset", train, label, out, method, seed, max_seconds, overwrite)
+    typer.echo(command(job, size))
+
+
+@app.command()
+def report(
+    folder_of_run: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="DIR")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the page; that of the run if not given.")
+    ] = None,
+) -> None:
+    """Write the HTML page of a run again, from the files of its folder.
+
+    Example: `untuned report untuned-clean`
+    """
+    from untuned.report import run_page
+
+    typer.echo(f"Report: {run_page.write(folder_of_run, out or folder_of_run)}")
 
 
 @app.command()
@@ -132,7 +216,15 @@ def reproduce(
 def main() -> None:
     """Entry point: turns the errors users can make into one sentence and exit code 2."""
     try:
-        app()
-    except (ValueError, OSError) as error:
-        typer.echo(f"untuned: {error}", err=True)
-        sys.exit(2)
+        code = app(standalone_mode=False)
+    except typer.TyperException as error:  # options that are missing, unknown or malformed
+        words = error.format_message()  # none where the help was shown, since nothing was asked
+        sys.exit(_refuse(words) if words else 2)
+    except (ValueError, OSError, MemoryError) as error:
+        sys.exit(_refuse(wording.sentence(error)))
+    sys.exit(code or 0)
+
+
+def _refuse(sentence: str) -> int:
+    typer.echo(f"untuned: {sentence}", err=True)
+    return 2

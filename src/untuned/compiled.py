@@ -49,14 +49,16 @@ def _name(function: Callable) -> Hashable | None:
     return function if function in _pure else None
 
 
-def compiled(ops: Ops, name: Hashable | None, function: Callable, *args: Any) -> Callable:
+def compiled(
+    ops: Ops, name: Hashable | None, function: Callable, *args: Any, quick: bool = False
+) -> Callable:
     """`function` ready for arguments like these; `name` tells what else it depends on."""
     if name is None or ops.name == "torch":  # torch compiles nothing
-        return ops.compile(function, *args)
+        return ops.compile(function, *args, quick=quick)
     leaves, structure = ops.flatten(args)
-    key = (name, structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
+    key = (name, quick, structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
     if key not in _kept:
-        _kept[key] = ops.compile(function, *args)
+        _kept[key] = ops.compile(function, *args, quick=quick)
         if len(_kept) > MOST:
             _kept.popitem(last=False)
     _kept.move_to_end(key)

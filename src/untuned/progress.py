@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -76,3 +79,20 @@ class Jobs:
         traceback: TracebackType | None,
     ) -> None:
         self._bar.stop()
+
+
+def is_watched() -> bool:
+    """Whether a person sees the bars; in a pipe or a file they would be garbage."""
+    return sys.stdout.isatty()
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Say what is going on while its length is not known."""
+    if not is_watched():
+        yield
+        return
+    from rich.console import Console
+
+    with Console().status(f"{what} ..."):
+        yield

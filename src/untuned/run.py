@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from untuned.problem import Problem, build
 from untuned.progress import Bar
 from untuned.result import COLUMNS, History, Result, Snapshot, Status
 
+LITTLE_DATA = 2**20  # bytes
 CHUNK_SECONDS = 0.2  # so that the bar is live and a time limit is kept
 
 
@@ -113,7 +115,7 @@ class _Run:
         self.history = History()
         self.shares = stages.plan(problem, solver, seed)
         self.compile_seconds = 0.0
-        self.now = Position(chunk.start(problem, solver))
+        self.now = Position(self._start())
         self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
         if self.saver and self.saver.path.exists():
             self.now, self.history, self.seconds = self.saver.load(self.now, limits["tol"])
@@ -131,7 +133,12 @@ class _Run:
         feed = feeder.make(now.steps, now.drawn, feeder.longest)
         arguments = (now.carry, data, feed, np.int32(0))
         name = self._name()
-        self.chunk = compiled(ops, name and ("chunk", name), function, *arguments)
+        # A few steps on little data are over long before an optimizing compiler is.
+        little = (
+            sum(getattr(leaf, "nbytes", 0) for leaf in ops.flatten(arguments)[0]) <= LITTLE_DATA
+        )
+        quick = little and self.solver.cost.hvp is None
+        self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, quick=quick)
         # No steps yet, but what the first call sets up is not the method's time.
         ops.sync(self.chunk(*arguments))
 
@@ -142,8 +149,18 @@ class _Run:
         point = (self.problem.x0, self.problem.y0)
         feed = feeder.make(now.steps, now.drawn, 1)
         name = name and ("inner value", name)
-        self.inner_value = compiled(ops, name, inner_value, *point, data, feed)
+        self.inner_value = compiled(ops, name, inner_value, *point, data, feed, quick=quick)
         self.compile_seconds += time.perf_counter() - start
+
+    def _start(self) -> chunk.Carry:
+        """What the first step is given, by one compiled function in place of many small ones."""
+        problem, solver, name = self.problem, self.solver, self._name()
+        point = (problem.x0, problem.y0)
+        start = compiled(
+            problem.ops, name and ("start", name), partial(chunk.start, problem, solver),
+            *point, quick=True,
+        )  # fmt: skip
+        return start(*point)
 
     def _name(self) -> Hashable | None:
         """All that compiled steps depend on, beside the shapes of arrays."""

@@ -21,3 +21,12 @@ def unknown(kind: str, name: Any, known: Iterable[str]) -> ValueError:
         f"There is no {kind} {brief(name)}; the nearest name is {nearest!r}, and all names are "
         f"{', '.join(names)}."
     )
+
+
+def sentence(error: BaseException) -> str:
+    """What an error says, for a person who has not seen the code."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if isinstance(error, MemoryError):
+        return "There is not enough memory; give fewer rows or columns, or a larger machine."
+    return str(error)

@@ -150,8 +150,11 @@ class Ops(Protocol):
     def output_of(self, fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
         """Shape and dtype of what fn gives, without compiling anything."""
 
-    def compile(self, fn: Callable, /, *args: Any) -> Callable:
-        """`fn` made ready for arguments of these shapes and dtypes."""
+    def compile(self, fn: Callable, /, *args: Any, quick: bool = False) -> Callable:
+        """`fn` made ready for arguments of these shapes and dtypes.
+
+        `quick` where it will run so briefly that making it ready is what takes the time.
+        """
 
 
 def get(library: str) -> Ops:

@@ -10,6 +10,8 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from untuned.report import grid
+
 if TYPE_CHECKING:
     import pandas
 
@@ -25,8 +27,22 @@ table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabu
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-align: right;
          white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f6f8fa; padding: 0.7rem; }
+h1, p { overflow-wrap: anywhere; }
+.charts { display: grid; gap: 1rem;
+          grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); }
+.charts > div { min-width: 0; }
+.confusion td { text-align: center; min-width: 2rem; }
+.confusion caption { caption-side: bottom; text-align: left; padding-top: 0.5rem; }
+@media (max-width: 40rem) { th, td { padding: 0.3rem 0.4rem; } }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); font-size: 0.85rem; }
 """
+
+# A chart is drawn as soon as it is read, when its neighbours do not yet take their share of the row.
+FIT_CHARTS = (
+    "<script>for (const chart of document.querySelectorAll('.plotly-graph-div')) "
+    "Plotly.Plots.resize(chart);</script>\n"
+)
 
 
 class Section(NamedTuple):
@@ -37,12 +53,15 @@ class Section(NamedTuple):
     body: str = ""
 
 
-def chart(figure: Any) -> str:
-    """A plotly figure as HTML; the script itself is put into the page by `write`."""
+def chart(figure: Any, tools: bool = True) -> str:
+    """A plotly figure as HTML; the script itself is put into the page by `write`.
+
+    `tools=False` leaves out plotly's bar of buttons, which would hide the title of a small chart.
+    """
     return figure.to_html(
         full_html=False,
         include_plotlyjs=False,
-        config={"displaylogo": False, "responsive": True},
+        config={"displaylogo": False, "responsive": True, "displayModeBar": tools},
     )
 
 
@@ -56,14 +75,20 @@ def write(path: Path, title: str, lead: str, sections: list[Section], footer: st
     from plotly.offline import get_plotlyjs
 
     parts = "\n".join(_section(section) for section in sections)
-    script = f"<script>{get_plotlyjs()}</script>" if 'class="plotly-graph-div"' in parts else ""
+    has_charts = 'class="plotly-graph-div"' in parts
+    script = f"<script>{get_plotlyjs()}</script>" if has_charts else ""
+    has_grid = '<div class="grid">' in parts
+    style = STYLE + grid.STYLE if has_grid else STYLE
+    after = (FIT_CHARTS if has_charts else "") + (
+        f"<script>{grid.script()}</script>\n" if has_grid else ""
+    )
     path.write_text(
         "<!doctype html>\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{STYLE}</style>\n{script}</head>\n<body>\n"
+        f"<style>{style}</style>\n{script}</head>\n<body>\n"
         f'<h1>{html.escape(title)}</h1>\n<p class="lead">{html.escape(lead)}</p>\n'
-        f"{parts}\n<footer><p>{html.escape(footer)}</p></footer>\n</body></html>\n",
+        f"{parts}\n<footer><p>{html.escape(footer)}</p></footer>\n{after}</body></html>\n",
         encoding="utf-8",
     )
 

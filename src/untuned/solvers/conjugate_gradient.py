@@ -34,7 +34,7 @@ def solve(
     most: int,
     precondition: Map = lambda r: r,
 ) -> Solution:
-    """Steps from `start`, whose `residual` is b - H start, until its norm is at most `tolerance`.
+    """Steps from `start`, whose `residual` is b - H start, until its `energy` is `tolerance`.
 
     Ends after `most` steps in any case, and at once where the curvature along the next direction
     is not positive. Each step costs one product.
@@ -42,11 +42,11 @@ def solve(
     zero = ops.scalar(0.0, start)
 
     def going(carry: tuple) -> Scalar:
-        *_, norm, k, indefinite = carry
-        return (norm > tolerance) & (k < most) & (indefinite == 0)
+        *_, rz, k, indefinite = carry
+        return (rz > tolerance) & (k < most) & (indefinite == 0)
 
     def step(carry: tuple) -> tuple:
-        z, r, direction, _, rz, _, k, _ = carry
+        z, r, direction, _, rz, k, _ = carry
         h = product(direction)
         curvature = ops.dot(direction, h)
         convex = curvature > 0
@@ -61,12 +61,20 @@ def solve(
                              direction, pr)  # fmt: skip
         direction = ops.where(convex, following, direction)
         failed = ops.where(convex, ops.counter(0), ops.counter(1))
-        return z, r, direction, length, new, ops.norm(r), k + 1, failed
+        return z, r, direction, length, new, k + 1, failed
 
     pr = precondition(residual)
     none = ops.counter(0)
-    carry = (
-        start, residual, pr, zero, ops.dot(residual, pr), ops.norm(residual), none, none,
-    )  # fmt: skip
-    z, _, direction, length, _, norm, steps, indefinite = ops.while_loop(going, step, carry)
-    return Solution(z, norm, steps, indefinite, ops.tree_map(lambda d: length * d, direction))
+    carry = (start, residual, pr, zero, ops.dot(residual, pr), none, none)
+    z, r, direction, length, _, steps, indefinite = ops.while_loop(going, step, carry)
+    escape = ops.tree_map(lambda d: length * d, direction)
+    return Solution(z, ops.norm(r), steps, indefinite, escape)
+
+
+def energy(ops: Ops, residual: Tree, precondition: Map) -> Scalar:
+    """<r, M r>: with M near the inverse of H, the square of the error of z in the norm of H.
+
+    That is what the error costs, along flat directions as along steep ones; in the residual's own
+    norm an error along a flat direction would count for next to nothing.
+    """
+    return ops.dot(residual, precondition(residual))

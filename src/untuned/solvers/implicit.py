@@ -12,11 +12,11 @@ grad_yy g, grad_xy g at the new (x, y),
 
 (the test of s uses the last v, as there is no other yet). The first step stays where it is.
 
-**Accuracy.** y and v are solved for until a tenth is left of the residual that the step of x
-caused. So their errors are in proportion to the last step's length, and fall with the
-hypergradient; no number says how exact is exact enough. If Phi~ fails to fall while <v, grad_y g>
-is not small against the promised decrease, y may be to blame, and is made more exact before the
-step is made shorter.
+**Accuracy.** y and v are solved for until a tenth is left of the error that the step of x caused,
+as `conjugate_gradient.energy` sees it. So their errors are in proportion to the last step's length,
+and fall with the hypergradient; no number says how exact is exact enough. If Phi~ fails to fall
+while <v, grad_y g> is not small against the promised decrease, y may be to blame, and is made more
+exact before the step is made shorter.
 
 **Scale.** Every comparison is between quantities of one unit, so multiplying f or g by a constant
 changes nothing. Only the first step needs a length: a tenth of x's size per entry, or 0.1 where x
@@ -124,7 +124,8 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     share = ops.where(first, FIRST_SHARE, SHARE)
     solved = conjugate_gradient.solve(
         ops, linear.hvp, residual, state.v,
-        tolerance=share * ops.norm(residual), most=most, precondition=multiply,
+        tolerance=share**2 * conjugate_gradient.energy(ops, residual, multiply),
+        most=most, precondition=multiply,
     )  # fmt: skip
     v = solved.z
     hypergrad = ops.sub(f.grad_x, linear.cross(v))

@@ -30,7 +30,7 @@ class InnerSolution(NamedTuple):
 
     y: Tree
     grad: Tree
-    norm: Scalar
+    energy: Scalar  # of grad_y g
     newton_steps: Scalar
     linear_steps: Scalar
     gradients: Scalar
@@ -41,21 +41,24 @@ class InnerSolution(NamedTuple):
 def solve_inner(
     o: Oracles, x: Tree, y: Tree, rows: Tree, share: Scalar, most: int, precondition: Map
 ) -> InnerSolution:
-    """y with |grad_y g| at most `share` of what it is at the start; `most` bounds each inner CG."""
+    """y with at most `share` of the error at the start left, as `energy` sees it in grad_y g.
+
+    `most` bounds the steps of each conjugate gradients.
+    """
     ops = o.ops
     rounding = 10 * ops.epsilon(y)
     g, grad = o.inner_value_and_grad(x, y, rows)
-    first = ops.norm(grad)
+    first = conjugate_gradient.energy(ops, grad, precondition)
     none = ops.counter(0)
 
     def going(carry: tuple) -> Scalar:
         at, _ = carry
-        return (at.norm > share * first) & (at.newton_steps < MOST_STEPS) & (at.stuck == 0)
+        return (at.energy > share**2 * first) & (at.newton_steps < MOST_STEPS) & (at.stuck == 0)
 
     def newton_step(carry: tuple) -> tuple:
         at, g = carry
         down = ops.tree_map(lambda r: -r, at.grad)
-        goal = ops.maximum(0.5 * share * first, FORCING * at.norm)
+        goal = ops.maximum((0.5 * share) ** 2 * first, FORCING**2 * at.energy)
         linear = o.linear(x, at.y, rows)
         newton = conjugate_gradient.solve(
             ops, linear.hvp, down, ops.zeros_like(at.y),
@@ -70,10 +73,10 @@ def solve_inner(
             return ops.maximum(g_t - g, g - g_t) <= rounding * ops.maximum(g, -g)
 
         def too_far(trial: tuple) -> Scalar:
-            t, g_t, _, norm_t, tries = trial
+            t, g_t, _, energy_t, tries = trial
             falls = g_t <= g + ENOUGH * t * slope
             # Where g changes by rounding only, its gradient must tell.
-            level = levelled(g_t) & (norm_t < at.norm)
+            level = levelled(g_t) & (energy_t < at.energy)
             fine = (tries > 0) & (falls | level)
             return ops.where(fine, False, True) & (tries <= MOST_HALVINGS)
 
@@ -81,21 +84,22 @@ def solve_inner(
             t, *_, tries = trial
             t = 0.5 * t
             g_t, grad_t = o.inner_value_and_grad(x, ops.axpy(t, d, at.y), rows)
-            return t, g_t, grad_t, ops.norm(grad_t), tries + 1
+            energy_t = conjugate_gradient.energy(ops, grad_t, precondition)
+            return t, g_t, grad_t, energy_t, tries + 1
 
-        untried = (ops.scalar(2.0, y), g, at.grad, at.norm, none)
-        t, g_t, grad_t, norm_t, tries = ops.while_loop(too_far, shorten, untried)
+        untried = (ops.scalar(2.0, y), g, at.grad, at.energy, none)
+        t, g_t, grad_t, energy_t, tries = ops.while_loop(too_far, shorten, untried)
         found = tries <= MOST_HALVINGS
         new = InnerSolution(
             y=ops.where(found, ops.axpy(t, d, at.y), at.y),
             grad=ops.where(found, grad_t, at.grad),
-            norm=ops.where(found, norm_t, at.norm),
+            energy=ops.where(found, energy_t, at.energy),
             newton_steps=at.newton_steps + 1,
             linear_steps=at.linear_steps + newton.steps,
             gradients=at.gradients + tries,
             indefinite=ops.where(newton.indefinite == 1, none + 1, at.indefinite),
             stuck=ops.where(
-                found & ops.where(levelled(g_t) & (norm_t > 0.5 * at.norm), False, True),
+                found & ops.where(levelled(g_t) & (energy_t > 0.25 * at.energy), False, True),
                 none,
                 none + 1,
             ),

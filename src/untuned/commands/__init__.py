@@ -1,0 +1,1 @@
+"""What the commands on a user's table do: read, fit, write a folder with a report."""

@@ -1,0 +1,185 @@
+"""What the commands on a user's table share: what they are told, and what they make ready."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from untuned import progress, settings, solvers
+from untuned.tables import columns, files, labels, pixels
+from untuned.tables.columns import Column, Feature, features
+from untuned.tables.files import Table
+from untuned.tables.labels import Labels, Task
+from untuned.wording import brief
+
+
+@dataclass(frozen=True)
+class Job:
+    """The options that every command on a table has."""
+
+    command: str
+    train: Path
+    label: str
+    out: Path
+    method: str
+    seed: int
+    max_seconds: float | None
+    overwrite: bool
+
+    def check(self) -> None:
+        """Refuse what cannot be meant before any file is read."""
+        solver = solvers.get(self.method)()
+        settings.check(solver, 1, self.max_seconds, None, self.seed, None, None)
+
+    def estimator_options(self) -> dict[str, Any]:
+        """What every estimator of ours takes."""
+        return {
+            "method": self.method,
+            "max_seconds": self.max_seconds,
+            "random_state": self.seed,
+            "verbose": progress.is_watched(),
+        }
+
+
+class Ready(NamedTuple):
+    """A table made ready for a model: the rows that have a label."""
+
+    table: Table
+    labels: Labels
+    columns: list[Column]
+    images: pixels.Images | None
+    preparation: Any  # the fitted scikit-learn transformer
+    X: np.ndarray
+    notes: list[str]  # what was done, one sentence each
+
+    @property
+    def y(self) -> np.ndarray:
+        return self.labels.values
+
+    @property
+    def seen(self) -> list[Feature]:
+        """What each column of X stands for."""
+        return features(self.preparation)
+
+    def rows(self, picked: Any) -> Any:
+        """The rows of the user's table, untouched, for positions in X."""
+        return self.table.frame.iloc[self.labels.rows[picked]]
+
+
+def make_ready(path: Path, label: str, task: Task | None) -> Ready:
+    """Read a table, understand its columns, and make numbers of them."""
+    with progress.busy(f"Reading {path}"):
+        table = files.read(path)
+        given = labels.read(table, label, task)
+        used = table.frame.drop(columns=label).iloc[given.rows]
+        if not len(used.columns):
+            raise ValueError(
+                f"{path} has no column beside the label {brief(label)}; expected columns to "
+                "learn from."
+            )
+        found = columns.understand(used, path)
+        preparation = columns.preparation(found)
+        # As the estimators want it, which spares a copy in float64.
+        X = preparation.fit_transform(used[columns.names_used(found)]).astype(np.float32)
+        images = pixels.find(used)
+    return Ready(table, given, found, images, preparation, X, _notes(table, given, found, images))
+
+
+def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[np.ndarray, Labels]:
+    """The trusted rows, prepared as the others were; they must have the same columns."""
+    with progress.busy(f"Reading {path}"):
+        table = files.read(path)
+        classes = np.unique(ready.y)
+        given = labels.read_trusted(table, label, classes, ready.table)
+        frame = table.frame.iloc[given.rows]
+        for column in ready.columns:
+            if column.kind != "left out":
+                _check_as_in_train(frame, column, path, ready.table.path)
+        X = ready.preparation.transform(frame[columns.names_used(ready.columns)])
+        return X.astype(np.float32), given
+
+
+def _check_as_in_train(frame: Any, column: Column, path: Path, train: Path) -> None:
+    """A column of the trusted rows must be there, of the same kind, and finite."""
+    from pandas.api import types
+
+    if column.name not in frame.columns:
+        raise ValueError(
+            f"{path} has no column {brief(column.name)}, which {train} has; expected the same "
+            "columns in both."
+        )
+    if column.kind == "categories":
+        return
+    values = frame[column.name]
+    if not types.is_numeric_dtype(values) or types.is_bool_dtype(values):
+        raise ValueError(
+            f"Column {brief(column.name)} is numbers in {train} and something else in {path}; "
+            "expected the same columns in both."
+        )
+    columns.refuse_inf(values, path)
+
+
+def _notes(
+    table: Table, given: Labels, found: list[Column], images: pixels.Images | None
+) -> list[str]:
+    """What was done with rows and columns, in sentences."""
+    notes = []
+    without = len(table.frame) - len(given.rows)
+    if without:
+        notes.append(f"{without:,} rows without a label are left out.")
+    if images:
+        notes.append(f"Rows are read as images of {images.side} x {images.side} pixels.")
+    for kind, done in (
+        ("numbers", "standardised"),
+        ("pixels", "scaled to 0 to 1"),
+        ("categories", "turned into columns of 0 and 1"),
+    ):
+        names = [column.name for column in found if column.kind == kind]
+        if names:
+            notes.append(f"{_counted(names, kind)}: {done}.")
+    holes = [column for column in found if column.kind != "left out" and column.missing]
+    if holes:
+        count, names = sum(column.missing for column in holes), [column.name for column in holes]
+        notes.append(
+            f"{count:,} missing values in {_list(names)}: the median of numbers, a category of "
+            "their own."
+        )
+    reasons: dict[str, list[str]] = {}
+    for column in found:
+        if column.kind == "left out":
+            reason = column.note.partition(":")[0].partition(";")[0]
+            reasons.setdefault(reason, []).append(column.name)
+    notes += [f"Left out, {reason}: {_list(names)}." for reason, names in reasons.items()]
+    return notes
+
+
+def _counted(names: list[str], kind: str) -> str:
+    return f"{len(names):,} column{'s' if len(names) > 1 else ''} of {kind} ({_list(names)})"
+
+
+def _list(names: list[str], most: int = 4) -> str:
+    shown = [brief(name, 40) for name in names]
+    if len(shown) <= most:
+        return ", ".join(shown)
+    return f"{shown[0]}, {shown[1]} and {len(shown) - 2:,} more up to {shown[-1]}"
+
+
+def in_front(ours: Any, theirs: Any) -> Any:
+    """Our columns before the user's, told from them by an underscore, or by more if need be."""
+    import pandas
+
+    mark = "_"
+    while any(mark + str(name) in theirs.columns for name in ours.columns):
+        mark += "_"
+    parts = [ours.add_prefix(mark), theirs]
+    return pandas.concat([part.reset_index(drop=True) for part in parts], axis=1)
+
+
+def command_line() -> str:
+    """The command as it was typed."""
+    return shlex.join(["untuned", *sys.argv[1:]])

@@ -1,0 +1,83 @@
+"""result.json and the tables of a run's folder, from which its report page is made."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from untuned.commands.job import Job, Ready, command_line
+from untuned.report import run_page
+from untuned.result import Result
+from untuned.tables import files
+
+PACKAGES = ("untuned", "jax", "numpy", "pandas", "scikit-learn", "skops")
+
+
+def write(
+    folder: Path,
+    job: Job,
+    ready: Ready,
+    result: Result,
+    *,
+    summary: dict[str, Any],
+    tables: dict[str, Any],
+    settings: dict[str, Any],
+) -> None:
+    """Write the tables, result.json and the page; the model is there already."""
+    tables = tables | {"history": result.history.to_frame()}
+    names = {
+        name: files.write(frame, folder, name, ready.table.format) for name, frame in tables.items()
+    }
+    found = {
+        "command": job.command,
+        "command_line": command_line(),
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "summary": summary,
+        "notes": ready.notes,
+        "input": {
+            "train": str(job.train),
+            "bytes": ready.table.path.stat().st_size,
+            "rows": len(ready.table.frame),
+            "rows_used": len(ready.y),
+            "label": job.label,
+            "task": ready.labels.task,
+        },
+        "columns": [column._asdict() for column in ready.columns],
+        "images": ready.images._asdict() if ready.images else None,
+        "settings": {"method": job.method, "seed": job.seed, "max_seconds": job.max_seconds}
+        | settings,
+        "run": {
+            "status": result.status,
+            "message": result.message,
+            "steps": result.steps,
+            "seconds": result.seconds,
+            "compile_seconds": result.compile_seconds,
+            "counts": result.counts,
+        },
+        "files": names,
+        "versions": {"python": platform.python_version()}
+        | {package: version(package) for package in PACKAGES},
+    }
+    text = json.dumps(_plain(found), indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / "result.json").write_text(text + "\n", encoding="utf-8")
+    run_page.write(folder, folder)
+
+
+def _plain(value: Any) -> Any:
+    """The value with JSON's own types only; what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

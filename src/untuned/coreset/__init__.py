@@ -1,0 +1,1 @@
+"""Coresets: which few rows stand for all of them, and with what weights."""

@@ -1,0 +1,97 @@
+"""The charts of a run's page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from untuned.plotting import BLUE, ORANGE, PANELS
+from untuned.report import page
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def side_by_side(*figures: Any) -> str:
+    """Charts beside each other where there is room, else below each other."""
+    shown = "".join(page.chart(figure, tools=False) for figure in figures)
+    return f'<div class="charts">{shown}</div>'
+
+
+def convergence(history: pandas.DataFrame) -> str:
+    """The outer loss, the norms and the step sizes against steps."""
+    mode = "lines" if len(history) > 1 else "markers"
+    loss = _figure("Outer loss", "step")
+    loss.add_scatter(x=history["step"], y=history["outer"], mode=mode, line={"color": BLUE})
+    figures = [loss]
+    for title, lines in PANELS.items():
+        figure = _figure(title, "step")
+        figure.update_yaxes(type="log", exponentformat="power")
+        for column, (label, colour) in lines.items():
+            values = history[column].where(history[column] > 0)  # zero has no logarithm
+            figure.add_scatter(
+                x=history["step"], y=values, mode=mode, name=label, line={"color": colour}
+            )
+        figure.update_layout(showlegend=True, legend={"orientation": "h", "y": -0.25})
+        figures.append(figure)
+    return side_by_side(*figures)
+
+
+def histogram(values: Any, title: str, axis: str, low: float, high: float) -> Any:
+    """How often each value occurs, counted here so that the page stays small."""
+    counts, edges = np.histogram(np.asarray(values, float), bins=40, range=(low, high))
+    figure = _figure(title, axis)
+    middles = (edges[1:] + edges[:-1]) / 2
+    figure.add_bar(x=middles, y=counts, marker={"color": BLUE}, width=np.diff(edges))
+    figure.update_yaxes(title="rows")
+    return figure
+
+
+def dots(names: list[str], values: Any, axis: str) -> Any:
+    """One dot per name, on a logarithmic scale, the first on top."""
+    figure = _figure("", axis)
+    short = [name if len(name) <= 24 else name[:23] + "\u2026" for name in names]
+    places = list(range(len(names)))
+    figure.add_scatter(
+        x=values, y=places, mode="markers", marker={"color": BLUE, "size": 9},
+        text=[_plain(name) for name in names], hovertemplate="%{text}: %{x:.3g}<extra></extra>",
+    )  # fmt: skip
+    figure.update_xaxes(type="log", exponentformat="power")
+    figure.update_yaxes(
+        tickvals=places, ticktext=[_plain(name) for name in short], autorange="reversed"
+    )
+    figure.update_layout(height=120 + 22 * len(names))
+    return figure
+
+
+def groups(names: list[str], parts: dict[str, Any], title: str) -> Any:
+    """For each name one bar of every part, beside each other, as percentages."""
+    figure = _figure(title, "")
+    for colour, (part, values) in zip((BLUE, ORANGE), parts.items(), strict=True):
+        figure.add_bar(x=[_plain(name) for name in names], y=values, name=part, marker_color=colour)
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(tickformat=".0%")
+    figure.update_layout(showlegend=True, barmode="group", legend={"orientation": "h", "y": -0.25})
+    return figure
+
+
+def _plain(text: str) -> str:
+    """A user's text as plotly shows it: `<` would begin one of its own marks."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _figure(title: str, axis: str) -> Any:
+    from plotly import graph_objects as go
+
+    figure = go.Figure()
+    figure.update_layout(
+        title={"text": title, "font": {"size": 15}},
+        height=320,
+        margin={"l": 50, "r": 15, "t": 45, "b": 45},
+        showlegend=False,
+        template="plotly_white",
+    )
+    figure.update_xaxes(title=axis, automargin=True)
+    figure.update_yaxes(automargin=True)
+    return figure

@@ -1,0 +1,154 @@
+"""The page of a run on a user's table, made from the files of the run's folder and nothing else."""
+
+from __future__ import annotations
+
+import html
+import importlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from untuned.report import charts, page
+from untuned.report.grid import grid
+
+if TYPE_CHECKING:
+    import pandas
+
+# command -> the module whose function `contents(run)` gives title, lead and first sections.
+PAGES = {
+    "clean": "untuned.report.clean_page",
+    "coreset": "untuned.report.coreset_page",
+    "regularize": "untuned.report.regularize_page",
+}
+FILE = "report.html"
+
+
+class Run(NamedTuple):
+    """What a folder says of its run."""
+
+    folder: Path
+    found: dict[str, Any]  # result.json
+
+    def table(self, name: str) -> pandas.DataFrame:
+        """One of the run's tables."""
+        from untuned.tables import files
+
+        return files.read_own(self.folder / self.found["files"][name])
+
+    @property
+    def source(self) -> str:
+        """The file the run was made from, without its folders."""
+        return Path(self.found["input"]["train"]).name
+
+
+class Contents(NamedTuple):
+    """What a command has to show of its own."""
+
+    title: str
+    lead: str
+    sections: list[page.Section]
+
+
+def read(folder: Path) -> Run:
+    """The run in a folder; refused with a sentence where there is none."""
+    path = folder / "result.json"
+    if not path.is_file():
+        raise ValueError(
+            f"There is no {path}; expected a folder that untuned clean, regularize or coreset "
+            "wrote."
+        )
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        command = found["command"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is not the result of a run on a table; expected a folder that untuned clean, "
+            "regularize or coreset wrote."
+        ) from error
+    if command not in PAGES:
+        raise ValueError(f"{path} is of the command {command!r}, which has no page to write again.")
+    return Run(folder, found)
+
+
+def write(folder: Path, out: Path) -> Path:
+    """Make the page of the run in `folder` and put it into `out`, whole or not at all."""
+    run = read(folder)
+    contents: Contents = importlib.import_module(PAGES[run.found["command"]]).contents(run)
+    partial, path = out / f"{FILE}.partial", out / FILE
+    try:
+        page.write(
+            partial,
+            contents.title,
+            contents.lead,
+            [*contents.sections, *_about(run)],
+            f"Made by untuned {run.found['versions']['untuned']} on {run.found['made']}. All "
+            "numbers are in result.json and the tables beside this page.",
+        )
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def how_it_ended(status: str, message: str) -> list[str]:
+    """A sentence where the end is news: estimators stop most searches on purpose."""
+    if status == "max_seconds":
+        return ["The time limit ended the search early; a larger --max-seconds may find more."]
+    return [message] if status in ("diverged", "cap_hit") else []
+
+
+def _about(run: Run) -> list[page.Section]:
+    """What every run has: how it went, what was done with the columns, settings, versions."""
+    found, about = run.found, run.found["run"]
+    took = (
+        f"The last search took {about['steps']:,} steps in {about['seconds']:.1f} s, and "
+        f"{about['compile_seconds']:.1f} s of compilation before. The outer loss is what it makes "
+        "small; its gradient, the hypergradient, should fall."
+    )
+    return [
+        page.Section(
+            "The run",
+            "\n\n".join([*how_it_ended(about["status"], about["message"]), took]),
+            charts.convergence(run.table("history")),
+        ),
+        page.Section("Columns", "\n\n".join(found["notes"]), _columns(found["columns"])),
+        page.Section(
+            "Settings and versions",
+            body=f"<pre><code>{html.escape(found['command_line'])}</code></pre>\n"
+            + f'<div class="charts">{_pairs("setting", found["input"] | found["settings"])}'
+            + f"{_pairs('package', found['versions'])}</div>",
+        ),
+    ]
+
+
+def _columns(columns: list[dict[str, Any]]) -> str:
+    """What was done with each column; neighbours that were treated alike on one line."""
+    import pandas
+
+    lines: list[dict[str, Any]] = []
+    for column in columns:
+        alike = lines and all(lines[-1][key] == column[key] for key in ("kind", "note"))
+        if alike and column["kind"] == "pixels":
+            lines[-1] |= {"last": column["name"], "count": lines[-1]["count"] + 1}
+        else:
+            lines.append(column | {"last": column["name"], "count": 1})
+    shown = [
+        {
+            "column": line["name"] if line["count"] == 1 else f"{line['name']} to {line['last']}",
+            "kind": line["kind"],
+            "what was done": line["note"],
+            "missing": line["missing"],
+        }
+        for line in lines
+    ]
+    return grid(pandas.DataFrame(shown), "Columns of the table", choices=("kind",))
+
+
+def _pairs(what: str, values: dict[str, Any]) -> str:
+    import pandas
+
+    rows = [
+        (name.replace("_", " "), "not set" if value is None else str(value))
+        for name, value in values.items()
+    ]
+    return page.table(pandas.DataFrame(rows, columns=[what, "value"]))

@@ -1,0 +1,178 @@
+"""What each column of a table is, and the scikit-learn steps that make numbers of all of them.
+
+The steps are scikit-learn's own classes only, so that a saved model is plain scikit-learn and runs
+no code when it is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from untuned.tables import pixels
+from untuned.wording import brief
+
+if TYPE_CHECKING:
+    import pandas
+
+# A column of categories becomes at most so many columns of 0 and 1, the rare ones together in one.
+MOST_CATEGORIES = 20
+# Text of which more than half of the values differ is a name, an identifier or prose.
+MOST_DISTINCT = 0.5
+
+Kind = Literal["numbers", "pixels", "categories", "left out"]
+
+
+class Column(NamedTuple):
+    """A column of the user's table and what is done with it."""
+
+    name: str
+    kind: Kind
+    note: str  # what is done, in words
+    missing: int  # rows without a value
+
+
+class Feature(NamedTuple):
+    """A column of what the model sees, and the column of the table it comes from."""
+
+    name: str
+    column: str
+
+
+def understand(frame: pandas.DataFrame, path: Path) -> list[Column]:
+    """What each column is. `frame` has no label and only the rows that are used."""
+    images = pixels.find(frame)
+    columns = [_understand_one(frame[name], path, images is not None) for name in frame.columns]
+    if all(column.kind == "left out" for column in columns):
+        raise ValueError(
+            f"{path} has no column to learn from beside the label; expected at least one column "
+            "of numbers or categories that is not the same in every row."
+        )
+    return columns
+
+
+def _understand_one(values: pandas.Series, path: Path, is_image: bool) -> Column:
+    from pandas.api import types
+
+    name, missing, there = str(values.name), int(values.isna().sum()), values.dropna()
+
+    def column(kind: Kind, note: str) -> Column:
+        return Column(name, kind, note, missing)
+
+    if _are_dates(there):
+        return column(
+            "left out", "dates or times; give numbers, such as days since, if they matter"
+        )
+    # Lists and the like, which Parquet can hold, cannot be compared and so not counted.
+    if values.dtype == object and not there.map(lambda each: isinstance(each, str | bool)).all():
+        return column("left out", "neither numbers nor text")
+    distinct = there.nunique()
+    if distinct == 0:
+        return column("left out", "no values")
+    if distinct == 1:
+        return column("left out", f"the same in every row: {str(there.iloc[0])[:40]}")
+    if types.is_numeric_dtype(values) and not types.is_bool_dtype(values):
+        refuse_inf(values, path)
+        if _counts_rows(there, name, distinct):
+            return column("left out", "a number of its own for every row")
+        if is_image:
+            return column("pixels", "scaled to 0 to 1")
+        filled = f"{missing:,} missing set to the median, " if missing else ""
+        return column("numbers", f"{filled}standardised")
+    if distinct > max(MOST_CATEGORIES, MOST_DISTINCT * len(there)):
+        return column("left out", "text that differs from row to row: names or identifiers")
+    shown = f"{distinct:,} categories"
+    if distinct > MOST_CATEGORIES:
+        shown += f", the rarest together, as {MOST_CATEGORIES} columns of 0 and 1"
+    else:
+        shown += " as columns of 0 and 1"
+    return column("categories", shown + (f", {missing:,} missing as one more" if missing else ""))
+
+
+def refuse_inf(values: pandas.Series, path: Path) -> None:
+    """Refuse a column of numbers of which one is not finite."""
+    infinite = np.isinf(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    if infinite.any():
+        row = int(values.index[int(np.argmax(infinite))])
+        raise ValueError(
+            f"Column {brief(values.name)} of {path} has {values[row]} in row {row} (counted from "
+            "0); expected finite numbers, or an empty cell where the value is not known."
+        )
+
+
+def _counts_rows(there: pandas.Series, name: str, distinct: int) -> bool:
+    """Row numbers, and columns called an identifier whose whole numbers never repeat."""
+    from pandas.api import types
+
+    if distinct < len(there) or not types.is_integer_dtype(there):
+        return False
+    runs = int(there.max()) - int(there.min()) == len(there) - 1 and there.is_monotonic_increasing
+    named = re.search(r"(^|[^a-z])(id|idx|index|key|nr|no)$", name.strip().lower()) is not None
+    return runs or named
+
+
+def _are_dates(there: pandas.Series) -> bool:
+    """Dates or times by type, or text of which nearly all has a year, a month and a day."""
+    from datetime import date, time, timedelta
+
+    from pandas.api import types
+
+    if types.is_datetime64_any_dtype(there) or types.is_timedelta64_dtype(there):
+        return True
+    if types.is_numeric_dtype(there) or not len(there):
+        return False
+    sample = there.iloc[:200]
+    if sample.map(lambda value: isinstance(value, date | time | timedelta)).all():
+        return True
+    day = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})(\D.*)?"
+    return bool(sample.astype(str).str.fullmatch(day).mean() > 0.9)
+
+
+def names_used(columns: list[Column]) -> list[str]:
+    """The columns a model learns from."""
+    return [column.name for column in columns if column.kind != "left out"]
+
+
+def preparation(columns: list[Column]) -> Any:
+    """The scikit-learn transformer that makes numbers of the columns, not fitted yet."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+
+    steps = {
+        "numbers": make_pipeline(SimpleImputer(strategy="median"), StandardScaler()),
+        # A pixel that is lit in few images would be blown up by its small deviation.
+        "pixels": make_pipeline(SimpleImputer(strategy="median"), MinMaxScaler()),
+        "categories": OneHotEncoder(
+            handle_unknown="infrequent_if_exist",
+            max_categories=MOST_CATEGORIES,
+            sparse_output=False,
+            dtype=np.float64,
+        ),
+    }
+    names = {kind: [each.name for each in columns if each.kind == kind] for kind in steps}
+    return ColumnTransformer(
+        [(kind, steps[kind], names[kind]) for kind in steps if names[kind]], sparse_threshold=0
+    )
+
+
+def features(prepared: Any) -> list[Feature]:
+    """What each column that the fitted `preparation` gives stands for."""
+    import pandas
+
+    found = []
+    for kind, step, names in prepared.transformers_:
+        if kind in ("numbers", "pixels"):
+            found += [Feature(name, name) for name in names]
+        elif kind == "categories":
+            parts = zip(names, step.categories_, step.infrequent_categories_, strict=True)
+            for name, values, rare in parts:
+                rare = [] if rare is None else list(rare)
+                words = ["(missing)" if pandas.isna(v) else str(v) for v in values if v not in rare]
+                words += ["(rare ones)"] if rare else []
+                found += [Feature(f"{name} = {word}", name) for word in words]
+    return found

@@ -1,0 +1,137 @@
+"""Reading a table from CSV or Parquet; what cannot be read is refused with one sentence."""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from untuned.tables import memory
+from untuned.wording import brief
+
+if TYPE_CHECKING:
+    import pandas
+
+SEPARATORS = ",;\t|"
+SAMPLE_BYTES = 2**20
+
+Format = Literal["csv", "parquet"]
+
+
+class Table(NamedTuple):
+    """A file's rows and columns."""
+
+    path: Path
+    format: Format
+    frame: pandas.DataFrame
+
+
+def read(path: Path) -> Table:
+    """The table in a file, told apart by its first bytes, whatever its name ends with."""
+    if not path.exists():
+        raise ValueError(f"There is no file {path}; check the name, or the folder you are in.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; expected a CSV or Parquet file.")
+    with path.open("rb") as opened:
+        head = opened.read(SAMPLE_BYTES)
+    if not head.strip():
+        raise ValueError(f"{path} is empty; expected a CSV or Parquet file with rows.")
+    kind: Format = "parquet" if head.startswith(b"PAR1") else "csv"
+    try:
+        frame = _read_parquet(path) if kind == "parquet" else _read_csv(path, head)
+    except ValueError as error:
+        if str(error).startswith(str(path)):  # a sentence of our own
+            raise
+        reason = " ".join(str(error).split())[:200].rstrip(". ")
+        raise ValueError(f"{path} could not be read as {kind.upper()}: {reason}.") from error
+    if frame.empty:
+        raise ValueError(f"{path} has no rows; expected a header and at least one row below it.")
+    return Table(path, kind, frame)
+
+
+def write(frame: pandas.DataFrame, folder: Path, name: str, kind: Format) -> str:
+    """Write a table in the format the user's own has; gives the file's name."""
+    file = f"{name}.{kind}"
+    if kind == "parquet":
+        frame.to_parquet(folder / file, index=False)
+    else:
+        frame.to_csv(folder / file, index=False)
+    return file
+
+
+def read_own(path: Path) -> pandas.DataFrame:
+    """A table that `write` wrote."""
+    import pandas
+
+    if not path.is_file():
+        raise ValueError(f"{path} is missing; expected the folder as untuned wrote it.")
+    if path.suffix == ".parquet":
+        return pandas.read_parquet(path)
+    return pandas.read_csv(path, low_memory=False)
+
+
+def _read_parquet(path: Path) -> pandas.DataFrame:
+    import pandas
+    from pyarrow import parquet
+
+    about = parquet.read_metadata(path)
+    groups = [about.row_group(number) for number in range(about.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+    # A number takes 8 bytes however well the file packs it; a text takes its length and a pointer.
+    memory.check(
+        path,
+        8 * about.num_rows * about.num_columns
+        + sum(text.total_uncompressed_size for text in texts),
+    )
+    _check_names(path, parquet.read_schema(path).names)
+    frame = pandas.read_parquet(path)
+    frame.columns = frame.columns.map(str)
+    return frame.reset_index(drop=True)
+
+
+def _read_csv(path: Path, head: bytes) -> pandas.DataFrame:
+    import pandas
+
+    if b"\0" in head:
+        raise ValueError(f"{path} is neither CSV nor Parquet; expected one of the two, unpacked.")
+    whole = len(head) < SAMPLE_BYTES
+    # The last line of the sample may be cut in the middle of a letter.
+    sample = head if whole else head[: head.rfind(b"\n") + 1]
+    try:
+        text = sample.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 text (byte {error.start}); save it as CSV in UTF-8."
+        ) from error
+    first = next(line for line in text.splitlines() if line.strip())
+    separator = max(SEPARATORS, key=first.count)
+    _check_names(path, next(csv.reader([first], delimiter=separator)))
+    if not whole:
+        few = pandas.read_csv(io.StringIO(text), sep=separator, nrows=1000)
+        lines = text.splitlines()[: len(few) + 1]
+        per_byte = few.memory_usage(deep=True).sum() / sum(len(line) + 1 for line in lines)
+        memory.check(path, per_byte * path.stat().st_size)
+    with warnings.catch_warnings():
+        # A warning here is a loss of data: rows with more cells than the header has names.
+        warnings.simplefilter("error", pandas.errors.ParserWarning)
+        try:
+            # pandas' own way of reading, so that a saved model meets the same types again.
+            return pandas.read_csv(path, sep=separator, index_col=False, low_memory=False)
+        except pandas.errors.ParserWarning as error:
+            raise ValueError(
+                f"{path} has rows with more cells than its first line has names; give every "
+                "column a name, and quote text that holds the separator."
+            ) from error
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(
+            f"{path} has more than one column named {brief(twice[0])}; give every column its own "
+            "name in the first line."
+        )

@@ -1,0 +1,105 @@
+"""The label column: classes, or numbers to predict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from untuned.tables.files import Table
+from untuned.wording import brief, unknown
+
+if TYPE_CHECKING:
+    import pandas
+
+# Where the task is not said: more different whole numbers than this are a quantity, not classes.
+MOST_NUMBERED_CLASSES = 20
+
+Task = Literal["classes", "numbers"]
+
+
+class Labels(NamedTuple):
+    """The labels of the rows that have one."""
+
+    values: np.ndarray
+    rows: np.ndarray  # which rows of the file they belong to, counted from 0
+    task: Task
+
+
+def read(table: Table, name: str, task: Task | None) -> Labels:
+    """The labels in column `name`; `task=None` tells classes from numbers by their values."""
+    if name not in table.frame.columns:
+        raise unknown(f"column of {table.path}", name, table.frame.columns)
+    column = table.frame[name]
+    rows = np.flatnonzero(column.notna())
+    if not len(rows):
+        raise ValueError(
+            f"All labels in column {brief(name)} of {table.path} are missing; name another column "
+            "with --label."
+        )
+    values = _as_numbers_or_text(column.iloc[rows])
+    is_text = values.dtype == object
+    distinct = len(np.unique(values))
+    if task is None:
+        is_quantity = not is_text and (distinct > MOST_NUMBERED_CLASSES or not _are_whole(values))
+        task = "numbers" if is_quantity else "classes"
+    where = f"Label column {brief(name)} of {table.path}"
+    if task == "numbers":
+        if is_text:
+            raise ValueError(f"{where} holds text such as {brief(values[0])}; expected numbers.")
+        if not np.isfinite(values).all():
+            raise ValueError(f"{where} holds inf; expected finite numbers.")
+        values = values.astype(np.float64)
+    elif not is_text and not _are_whole(values):
+        raise ValueError(
+            f"{where} holds numbers such as {values[values != np.round(values)][0]:g}; expected "
+            "classes, that is text or whole numbers."
+        )
+    elif distinct > len(rows) / 2:
+        raise ValueError(
+            f"{where} has {distinct:,} classes in {len(rows):,} rows; expected at least two rows "
+            "to a class."
+        )
+    if distinct == 1:
+        raise ValueError(
+            f"{where} has only one value, {brief(values.tolist()[0])}; expected at least two "
+            "different ones."
+        )
+    return Labels(values, rows, task)
+
+
+def read_trusted(table: Table, name: str, classes: np.ndarray, train: Table) -> Labels:
+    """The labels of the trusted rows, which must be among the classes of the others."""
+    if name not in table.frame.columns:
+        raise unknown(f"column of {table.path}", name, table.frame.columns)
+    column = table.frame[name]
+    rows = np.flatnonzero(column.notna())
+    values = _as_numbers_or_text(column.iloc[rows])
+    if classes.dtype == object and values.dtype != object:
+        values = values.astype(str).astype(object)  # a file whose class names are all numbers
+    strange = sorted(set(values.tolist()) - set(classes.tolist()), key=str)
+    if strange:
+        raise ValueError(
+            f"{table.path} has the class {brief(strange[0])}, which {train.path} has not; expected "
+            f"classes among {brief(classes.tolist())}."
+        )
+    if len(rows) < len(classes):
+        raise ValueError(
+            f"{table.path} has {len(rows):,} labelled rows, fewer than the {len(classes)} classes; "
+            "expected at least one trusted row of each class."
+        )
+    return Labels(values, rows, "classes")
+
+
+def _as_numbers_or_text(column: pandas.Series) -> np.ndarray:
+    """Whole numbers where all are whole (a missing one makes a column float), else text."""
+    from pandas.api import types
+
+    if types.is_bool_dtype(column) or not types.is_numeric_dtype(column):
+        return column.astype(str).to_numpy(dtype=object)
+    values: Any = column.to_numpy(dtype=np.float64)
+    return values.astype(np.int64) if _are_whole(values) else values
+
+
+def _are_whole(values: np.ndarray) -> bool:
+    return bool(np.isfinite(values).all() and (values == np.round(values)).all())

@@ -1,0 +1,251 @@
+"""The page of a run: what it says, and how it behaves in a real browser and on a phone."""
+
+import base64
+import io
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits, load_wine
+
+import standins
+from untuned.commands.clean import clean
+from untuned.commands.coreset import coreset
+from untuned.commands.job import Job
+from untuned.commands.regularize import regularize
+from untuned.report import pictures, run_page
+from untuned.report.grid import grid
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+needs_browser = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="no Chromium with its driver to open the page with"
+)
+EVIL = "<script>alert(1)</script>"
+
+
+def job(command, train, label, folder):
+    return Job(command, train, label, folder / command, "auto", 0, None, False)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with a run of each command, by estimators whose findings are known."""
+    folder = tmp_path_factory.mktemp("runs")
+    digits = load_digits(as_frame=True).frame.iloc[:200].rename(columns={"target": "digit"})
+    digits.to_csv(folder / "digits.csv", index=False)
+    wine = load_wine(as_frame=True).frame.rename(columns={"hue": EVIL})
+    wine["target"] = wine["target"].map({0: "<b>red</b>", 1: "a&b", 2: 'say "white"'})
+    wine.to_parquet(folder / "wine.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        standins.install(patch)
+        clean(job("clean", folder / "digits.csv", "digit", folder), None)
+        regularize(job("regularize", folder / "wine.parquet", "target", folder), "feature", None)
+        coreset(job("coreset", folder / "wine.parquet", "target", folder), 30)
+    return folder
+
+
+def text_of(runs, command):
+    return (runs / command / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
+def test_page_is_made_from_the_folder_alone(runs, command, tmp_path):
+    """Made again elsewhere it is the same, save the names plotly makes up for its charts."""
+    shutil.copytree(runs / command, tmp_path / "copy")
+    (tmp_path / "copy" / "report.html").unlink()
+    again = run_page.write(tmp_path / "copy", tmp_path / "copy").read_text(encoding="utf-8")
+    chart = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+    assert chart.sub("", again) == chart.sub("", text_of(runs, command))
+
+
+@pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
+def test_page_fetches_nothing_and_says_how_it_was_made(runs, command):
+    text = text_of(runs, command)
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=[\"'](?!data:)", text)
+    result = json.loads((runs / command / "result.json").read_text())
+    for version in result["versions"].values():
+        assert f"<td>{version}</td>" in text
+    assert "The last search took 11 steps in 0.5 s" in text
+    assert "<pre><code>untuned" in text
+    assert text.count('class="plotly-graph-div"') >= 4
+
+
+@pytest.mark.parametrize("command", ["regularize", "coreset"])
+def test_names_from_the_data_are_escaped(runs, command):
+    text = text_of(runs, command)
+    assert EVIL not in text
+    assert "<b>red</b>" not in text
+    assert "&lt;script&gt;alert(1)" in text
+
+
+def test_images_show_the_rows():
+    rows = np.array([[0, 16, 16, 16], [16, 0, 16, 16]], float)
+    first, second = pictures.data_uris(rows, 2, 16.0)
+    assert first != second
+    image = Image.open(io.BytesIO(base64.b64decode(first.partition(",")[2])))
+    assert np.asarray(image).tolist() == [[0, 255], [255, 255]]
+    # Light ink on a dark ground is drawn the other way round.
+    (dark,) = pictures.data_uris(np.array([[0, 0, 0, 16.0]]), 2, 16.0)
+    image = Image.open(io.BytesIO(base64.b64decode(dark.partition(",")[2])))
+    assert np.asarray(image).tolist() == [[255, 255], [255, 0]]
+
+
+def test_grid_holds_every_value_and_no_markup_of_the_data():
+    frame = pd.DataFrame({"x": [1.23456789, np.nan], EVIL: ["<i>", None], "whole": [2**60, 3]})
+    text = grid(frame, 'a "name"', choices=(EVIL,))
+    assert 'data-value="1.23456789"' in text
+    assert ">1.235<" in text
+    assert f">{2**60}<" in text
+    assert "<script>" not in text
+    assert "<i>" not in text
+    assert 'aria-label="a &quot;name&quot;"' in text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "There is no"),
+        ("not json", "is not the result of a run"),
+        ("[1]", "is not the result of a run"),
+        ('{"command": "fly"}', "'fly', which has no page"),
+    ],
+)
+def test_folders_without_a_run_are_refused(content, words, tmp_path):
+    if content:
+        (tmp_path / "result.json").write_text(content)
+    with pytest.raises(ValueError, match=words):
+        run_page.write(tmp_path, tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_table_that_is_gone_is_named(runs, tmp_path):
+    shutil.copytree(runs / "clean", tmp_path / "copy")
+    (tmp_path / "copy" / "suspects.csv").unlink()
+    with pytest.raises(ValueError, match=r"suspects\.csv is missing"):
+        run_page.write(tmp_path / "copy", tmp_path / "copy")
+    assert (tmp_path / "copy" / "report.html").exists()  # the old page stays
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def opened(browser, page, width=1200):
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(Path(page).as_uri())
+    until = time.monotonic() + 10
+    drawn = "return document.querySelectorAll('.plotly-graph-div:not(:has(.main-svg))').length"
+    while browser.execute_script(drawn) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert browser.get_log("browser") == []
+
+
+def find(browser, selector):
+    return browser.find_elements("css selector", selector)
+
+
+def column(browser, place):
+    """What the visible rows of the first grid show in a column, from the top."""
+    script = """
+        const rows = Array.from(document.querySelector(".grid tbody").rows);
+        const seen = rows.filter((row) => row.getClientRects().length);
+        return seen.map((row) => row.cells[arguments[0]].innerText);
+    """
+    return browser.execute_script(script, place)
+
+
+@needs_browser
+def test_suspects_sort_and_filter(runs, browser):
+    opened(browser, runs / "clean" / "report.html")
+    rows = [str(row) for row in range(196, -1, -7)]
+    assert column(browser, 4) == rows  # worst first
+    heading = find(browser, ".grid")[0].find_elements("css selector", "th")[4]
+    button = heading.find_element("css selector", "button")
+    assert heading.get_attribute("aria-sort") is None
+    button.click()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert column(browser, 4) == rows[::-1]  # as numbers: 7 before 14
+    button.send_keys("\ue007")  # the return key
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert column(browser, 4) == rows
+
+    given, suggested = find(browser, ".grid")[0].find_elements("css selector", "select")
+    given.find_element("css selector", "option[value='=3']").click()
+    shown = column(browser, 4)
+    assert 0 < len(shown) < len(rows)
+    assert set(column(browser, 1)) == {"3"}
+    assert set(column(browser, 2)) == {"4"}
+    output = find(browser, ".grid output")[0]
+    assert output.text == f"{len(shown)} of {len(rows)} rows"
+    suggested.find_element("css selector", "option[value='=5']").click()
+    assert column(browser, 4) == []
+    for choice in (given, suggested):
+        choice.find_element("css selector", "option[value='']").click()
+    search = find(browser, ".grid input")[0]
+    search.send_keys("196")
+    assert "196" in column(browser, 4)
+    assert output.text != f"{len(rows)} of {len(rows)} rows"
+
+
+@needs_browser
+def test_images_are_drawn(runs, browser):
+    opened(browser, runs / "clean" / "report.html")
+    sizes = "return Array.from(document.images, (each) => [each.naturalWidth, each.naturalHeight])"
+    assert browser.execute_script(sizes) == [[8, 8]] * 29
+    assert find(browser, "img")[0].get_attribute("alt") == "image of row 196"
+
+
+@needs_browser
+def test_strengths_are_sorted_as_numbers(runs, browser):
+    opened(browser, runs / "regularize" / "report.html")
+    strengths = [0.25 * 2**power for power in range(13)]
+    assert [float(each) for each in column(browser, 1)] == strengths
+    heading = find(browser, ".grid")[0].find_elements("css selector", "th")[1]
+    assert heading.get_attribute("aria-sort") == "ascending"
+    heading.find_element("css selector", "button").click()
+    assert [float(each) for each in column(browser, 1)] == strengths[::-1]
+    assert EVIL in column(browser, 0)
+
+
+@needs_browser
+def test_charts_show_names_as_they_are(runs, browser):
+    """plotly would take <b> in a name for one of its own marks."""
+    opened(browser, runs / "coreset" / "report.html")
+    shown = [tick.text for tick in find(browser, ".plotly-graph-div")[0].find_elements(
+        "css selector", ".xtick text")]  # fmt: skip
+    assert shown == ["<b>red</b>", "a&b", 'say "white"']
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [320, 1200])
+@pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
+def test_nothing_sticks_out_sideways(runs, browser, command, width):
+    opened(browser, runs / command / "report.html", width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.execute_script("return document.querySelectorAll('.main-svg').length") >= 4
+    cut_off = """
+        return Array.from(document.querySelectorAll(".plotly-graph-div")).map((chart) =>
+            Math.max(0, chart.querySelector(".main-svg").clientWidth - chart.clientWidth));
+    """
+    until = time.monotonic() + 10  # plotly fits a chart a moment after it is asked to
+    while max(browser.execute_script(cut_off)) > 1 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert max(browser.execute_script(cut_off)) <= 1
