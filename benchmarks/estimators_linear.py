@@ -101,7 +101,8 @@ LARGE = {
 RIDGE = {
     "diabetes": bundled("diabetes"), "5 of 100 matter, 300 rows": drawn(300, 100, 5, False),
     "30 of 30 matter, 300 rows": drawn(300, 30, 30, False),
-    "noise 200 x 20": drawn(200, 20, 0, False), "10 of 50, 20,000 rows": drawn(20_000, 50, 10, False),
+    "noise 200 x 20": drawn(200, 20, 0, False),
+    "10 of 50, 20,000 rows": drawn(20_000, 50, 10, False),
 }  # fmt: skip
 
 
@@ -135,8 +136,8 @@ def compare(name: str, split: Callable[[int], Split], seeds: int, ridge: bool) -
     gain = losses[:, 0] - losses[:, 1]
     error = gain.std() / max(seeds - 1, 1) ** 0.5
     return (
-        f"| {name} | {theirs:.4f} | {our:.4f} | {gain.mean():+.4f} +- {error:.4f} | {took[0]:.2f} | "
-        f"{took[1]:.2f} | {seconds[0, 1]:.2f} |"
+        f"| {name} | {theirs:.4f} | {our:.4f} | {gain.mean():+.4f} +- {error:.4f} "
+        f"| {took[0]:.2f} | {took[1]:.2f} | {seconds[0, 1]:.2f} |"
     )
 
 

@@ -116,11 +116,11 @@ def test_one_strength_is_where_the_closed_form_validates_best():
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 def test_hypergradient(loss):
     """Judge: finite differences of the value function."""
-    X, y = rows(count=40, features=3, classes=3)
+    X, y = rows(count=90, features=3, classes=3)
     target = np.eye(3)[y] if loss == "softmax" else (y[:, None] - 1.0)
     if loss == "logistic":
         target = np.where(target > 0, 1.0, -1.0)
-    weight = np.ones(40)
+    weight = np.ones(90)
     pairs = folds.splits(3, X, y, np.random.default_rng(0))
     plan = folds.plan(pairs, y, weight, many=True)
     group = np.repeat(np.arange(3)[:, None], target.shape[1], axis=1)
@@ -129,10 +129,11 @@ def test_hypergradient(loss):
     data = type(batch)(*(leaf[None] for leaf in batch))
     models, vectors = plan.mix.shape
     outer, inner = penalized.problem(loss)
-    x = np.random.default_rng(0).normal(size=(vectors, 4))
+    random = np.random.default_rng(0)
+    x = 0.3 * random.normal(size=(vectors, 4))
     y0 = {
-        "coef": np.zeros((3, models, target.shape[1])),
-        "intercept": np.zeros((models, target.shape[1])),
+        "coef": random.normal(size=(3, models, target.shape[1])),
+        "intercept": random.normal(size=(models, target.shape[1])),
     }
     check = untuned.check_hypergradient(outer, inner, x, y0, outer_data=data, inner_data=data)
     assert check.relative_error < 1e-4

@@ -11,9 +11,9 @@ from untuned.wording import brief, unknown
 
 
 class Groups(NamedTuple):
-    """`index[j, c]` is the group of the coefficient of feature j in column c; groups have names."""
+    """`member[j, c]` is the group of feature j's coefficient in column c; groups have names."""
 
-    index: np.ndarray
+    member: np.ndarray
     names: list[Any]
 
 

@@ -27,8 +27,9 @@ class _BilevelLinear(BaseEstimator):
     _column = "class"
 
     def __init__(
-        self, *, penalty="feature", cv=None, method="auto", max_steps=100, max_seconds=None,
-        random_state=None, verbose=False,
+        self, *, penalty: Any = "feature", cv: Any = None, method: Any = "auto",
+        max_steps: int = 100, max_seconds: float | None = None, random_state: Any = None,
+        verbose: bool = False,
     ) -> None:  # fmt: skip
         self.penalty = penalty
         self.cv = cv
@@ -60,7 +61,7 @@ class _BilevelLinear(BaseEstimator):
         plan = folds.plan(pairs, strata, weight, many)
         table = standardised.make(X, weight)
         found = search.search(
-            loss, table, target.astype(table.X.dtype), weight, plan, chosen.index,
+            loss, table, target.astype(table.X.dtype), weight, plan, chosen.member,
             len(chosen.names), many, settings,
         )  # fmt: skip
         self.regularization_ = found.strengths

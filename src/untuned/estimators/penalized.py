@@ -18,14 +18,13 @@ a mean, so what is found on a part of the rows holds for all of them.
 the logarithm of half-Cauchy densities of the common scale exp(-c/2), and of exp(-d_k / 2) in
 logarithms, as in the horseshoe prior (Carvalho, Polson and Scott). Those are flat enough to let a
 few groups go far, and the more rows the less they count.
-**Coefficients are turned and scaled**, w = E Q (k Lambda + t/N)^{-1/2} u, where Q Lambda Q^T are the
-features' correlations, k is the loss's curvature at the start, t = exp(c) and
+**Coefficients are turned and scaled**, w = E Q (k Lambda + t/N)^{-1/2} u, where Q Lambda Q^T are
+the features' correlations, k is the loss's curvature at the start, t = exp(c) and
 E^2 = (k + t/N) / (k + s/N): then g curves about alike in every u, whatever the correlations, the
 strengths and the sizes of classes, which spares conjugate gradients most of their steps; and
 where s grows w falls at once, before u is solved for. Intercepts are u / sqrt(k).
-**Softmax is the same for outputs that all grow alike**, and only the penalty keeps them from it,
-which may be less than rounding. Where a group is the same for all classes the solution has
-coefficients that sum to zero, so a term that asks for it changes nothing but the curvature.
+**Softmax is the same for intercepts that all grow alike**, so a term that asks for a sum of
+zero changes no prediction, and makes g curve in that direction too.
 **Strengths have limits**, towards which x bends smoothly: below LOWEST a standardised feature is
 as good as free, and above MOST_PER_ROW for each row it is as good as gone.
 """
@@ -62,7 +61,6 @@ class Batch(NamedTuple):
     basis: Any  # Q, (features, features), or (0, 0) for none
     spread: Any  # Lambda, (features,)
     curvature: Any  # k, (columns,)
-    balance: Any  # 1 where each model's coefficients of a feature sum to zero, else 0
 
 
 class Triplets(NamedTuple):
@@ -147,8 +145,8 @@ def inner(loss: str, x: Any, y: Any, data: Batch) -> Any:
     penalty = (s * w**2).sum(axis=(0, 2)) / batch.total
     penalty = penalty.sum() + INTERCEPT_PENALTY * (y["intercept"] ** 2).sum()
     if loss == "softmax":
-        penalty += (y["intercept"].sum(axis=-1) ** 2).sum()
-        penalty += batch.balance * (y["coef"].sum(axis=-1) ** 2).sum()
+        down = batch.curvature**-0.5
+        penalty += ((y["intercept"] @ down) ** 2).sum() / (down @ down)
     return (batch.train * losses(loss, y, w, batch)).sum() + 0.5 * penalty
 
 

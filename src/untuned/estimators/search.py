@@ -165,6 +165,7 @@ def fit(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (features, columns) and intercepts on all rows, with these strengths."""
     from scipy.optimize import minimize as minimize_plain
+    from scipy.sparse.linalg import LinearOperator, cg
 
     dtype, columns, total = table.X.dtype, target.shape[1], weight.sum()
     share = (weight / total)[:, None]
@@ -172,23 +173,42 @@ def fit(
     curvature = _curvature(loss, target, weight)
     turn = penalized.Turn.make(strengths[:, None], middle, np.array([total]), table, curvature)
 
+    down = curvature**-0.5  # of intercepts
+    ones = down / np.linalg.norm(down) if loss == "softmax" else 0 * down  # as in g
+
+    def outputs(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        w = turn.forth(u[:-1, None])[:, 0]
+        return w, table.outputs(w.astype(dtype)) + u[-1] * down
+
+    def back(slopes: np.ndarray, w: np.ndarray, u: np.ndarray) -> np.ndarray:
+        in_w = table.gradient((share * slopes).astype(dtype)) + strengths * w / total
+        in_intercept = share[:, 0] @ slopes * down + (u[-1] @ ones) * ones
+        return np.vstack([turn.back(in_w[:, None])[:, 0], in_intercept]).ravel()
+
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         u = flat.reshape(-1, columns)
-        w = turn.forth(u[:-1, None])[:, 0]
-        z = table.outputs(w.astype(dtype)) + u[-1] * curvature**-0.5
-        slopes = share * LOSSES[loss].slope(z, target)
+        w, z = outputs(u)
         value = share[:, 0] @ LOSSES[loss].value(np, z, target)
-        value += 0.5 * (strengths * w**2).sum() / total
-        in_w = table.gradient(slopes.astype(dtype)) + strengths * w / total
-        in_u = turn.back(in_w[:, None])[:, 0]
-        return float(value), np.vstack([in_u, slopes.sum(axis=0) * curvature**-0.5]).ravel()
+        penalty = (strengths * w**2).sum() / total + (u[-1] @ ones) ** 2
+        return float(value + 0.5 * penalty), back(LOSSES[loss].slope(z, target), w, u)
 
-    first = np.zeros((len(strengths) + 1) * columns)
     options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 20, "ftol": 0.0}
     options["gtol"] = 10 * float(np.finfo(dtype).eps)
-    u = minimize_plain(objective, first, jac=True, method="L-BFGS-B", options=options).x
-    u = u.reshape(-1, columns)
-    return turn.forth(u[:-1, None])[:, 0], u[-1] * curvature**-0.5
+    flat = np.zeros((len(strengths) + 1) * columns)
+    flat = minimize_plain(objective, flat, jac=True, method="L-BFGS-B", options=options).x
+    # Its line search ends where values no longer differ, at half the digits; two Newton steps
+    # give the other half.
+    for _ in range(2 if dtype == np.float64 else 0):
+        z = outputs(flat.reshape(-1, columns))[1]
+
+        def product(v: np.ndarray, z: np.ndarray = z) -> np.ndarray:
+            v = v.reshape(-1, columns)
+            in_w, in_z = outputs(v)
+            return back(LOSSES[loss].bend(z, in_z), in_w, v)
+
+        hessian = LinearOperator((flat.size, flat.size), product, dtype=np.float64)
+        flat = flat - cg(hessian, objective(flat)[1], rtol=1e-8)[0]
+    return outputs(flat.reshape(-1, columns))[0], flat[-columns:] * down
 
 
 def _curvature(loss: str, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -215,7 +235,7 @@ def _batch(
         valid=valid / judged[owner], mix=plan.mix, group=group, total=total, limits=limits,
         free=np.zeros(()), basis=table.basis, spread=table.spread,
         curvature=_curvature(loss, target, weight),
-        balance=np.array(float((group == group[:, :1]).all())), doubt=np.stack([1 / judged, 1 / judged], axis=1),
+        doubt=np.stack([1 / judged, 1 / judged], axis=1),
     )  # fmt: skip
     dtype = table.X.dtype
     return Batch(*(a.astype(dtype, copy=False) if a.dtype.kind == "f" else a for a in batch))
