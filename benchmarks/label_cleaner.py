@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from common import Row, main
 from untuned.estimators import LabelCleaner
 from untuned.experiments import datasets
-from untuned.experiments.cleaning import corrupt
+from untuned.experiments.demo import corrupt
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 

@@ -24,7 +24,7 @@ MOST_ENTRIES = 2**26  # of a dense copy
 COMPONENTS = 300  # of kernel features
 
 
-class CoresetSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class CoresetSelector(BaseEstimator):
     """Choose the few rows on which a classifier trains almost as well as on all of them.
 
     Rows are exchanged until logistic regression trained on the chosen ones has the least loss on

@@ -25,6 +25,7 @@ from untuned.wording import brief
 
 FEW_ROWS = 5000  # up to here every row should be used on both sides, above a split will do
 FOLDS, SHARE = 5, 0.2
+FEWEST_ROWS = 100  # below, the judges' standard error hides any gain from more than one strength
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
@@ -51,11 +52,11 @@ def splits(cv: Any, X: Any, strata: np.ndarray, random: np.random.Generator) -> 
     if isinstance(cv, numbers.Integral):
         return _by_fold(_deal(strata, int(cv), random))
     if isinstance(cv, numbers.Real):
-        # Row i of a class in random order is held out where i times the share passes a whole number.
+        # The i-th row of a class is held out where i times the share passes a whole number.
         place = _places(strata, random)
         held = np.floor((place + 1) * float(cv) + 0.5) > np.floor(place * float(cv) + 0.5)
         return [(np.flatnonzero(~held), np.flatnonzero(held))]
-    if hasattr(cv, "split"):
+    if hasattr(cv, "split") and not isinstance(cv, str):
         return [(np.asarray(a), np.asarray(b)) for a, b in cv.split(X, strata)]
     if not isinstance(cv, Iterable) or isinstance(cv, str):
         raise ValueError(
@@ -65,8 +66,13 @@ def splits(cv: Any, X: Any, strata: np.ndarray, random: np.random.Generator) -> 
     return [(np.asarray(a), np.asarray(b)) for a, b in cv]
 
 
+def can_tell_apart(weight: np.ndarray) -> bool:
+    """Whether rows are enough to judge more than one strength."""
+    return bool(np.count_nonzero(weight) >= FEWEST_ROWS)
+
+
 def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> Plan:
-    """The models to train for these splits; `many` says whether there is more than one strength."""
+    """The models to train for these splits; `many` for more than one strength."""
     count = len(strata)
     sides = [(_mask(train, count), _mask(test, count)) for train, test in pairs]
     for number, (train, test) in enumerate(sides):
@@ -132,7 +138,7 @@ def _knowable(
 
 
 def _is_usable(cv: Any, rows: int) -> bool:
-    return 2 <= cv <= rows if isinstance(cv, numbers.Integral) else 0 < cv < 1
+    return 2 <= int(cv) <= rows if isinstance(cv, numbers.Integral) else 0 < cv < 1
 
 
 def _mask(rows: np.ndarray, count: int) -> np.ndarray:

@@ -11,16 +11,16 @@ from untuned.wording import brief, unknown
 
 
 class Groups(NamedTuple):
-    """`index[j, c]` is the group of the coefficient of feature j in column c; groups have names."""
+    """`member[j, c]` is the group of feature j's coefficient in column c; groups have names."""
 
-    index: np.ndarray
+    member: np.ndarray
     names: list[Any]
 
 
 def make(
     penalty: Any, features: int, columns: int, feature_names: Any, column_names: Any, kind: str
 ) -> Groups:
-    """The groups that `penalty` asks for; `kind` is what a column is called, "class" or "target"."""
+    """The groups that `penalty` asks for; `kind` says what a column is, "class" or "target"."""
     shape = (features, columns)
     if isinstance(penalty, str):
         if penalty == "all":

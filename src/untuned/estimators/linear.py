@@ -27,9 +27,10 @@ class _BilevelLinear(BaseEstimator):
     _column = "class"
 
     def __init__(
-        self, *, penalty="feature", cv=None, method="auto", max_steps=100, max_seconds=None,
-        random_state=None, verbose=False,
-    ):  # fmt: skip
+        self, *, penalty: Any = "feature", cv: Any = None, method: Any = "auto",
+        max_steps: int = 100, max_seconds: float | None = None, random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:  # fmt: skip
         self.penalty = penalty
         self.cv = cv
         self.method = method
@@ -45,31 +46,35 @@ class _BilevelLinear(BaseEstimator):
 
     def _search(
         self, loss: str, X: Any, target: np.ndarray, strata: np.ndarray, names: Any,
-        sample_weight: Any,
+        weight: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Coefficients (columns, features) in the units of X, and the intercepts."""
         from untuned.estimators import search
 
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weight.sum() > 0:
-            raise ValueError("sample_weight is zero for every row; expected some positive weights.")
         settings = self._settings()
         columns = target.shape[1]
         feature_names = getattr(self, "feature_names_in_", None)
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
         random = np.random.default_rng(settings.seed)
         pairs = folds.splits(self.cv, X, strata, random)
-        plan = folds.plan(pairs, strata, weight, many=len(chosen.names) > 1)
+        many = len(chosen.names) > 1 and folds.can_tell_apart(weight)
+        plan = folds.plan(pairs, strata, weight, many)
         table = standardised.make(X, weight)
         found = search.search(
-            loss, table, target.astype(table.X.dtype), weight, plan, chosen.index,
-            len(chosen.names), settings,
+            loss, table, target.astype(table.X.dtype), weight, plan, chosen.member,
+            len(chosen.names), many, settings,
         )  # fmt: skip
         self.regularization_ = found.strengths
         self.groups_ = np.array(chosen.names, dtype=object)
         self.result_, self.n_iter_ = found.result, found.steps
         coef = (found.coef / table.scale[:, None]).T
         return coef.astype(X.dtype), (found.intercept - coef @ table.mean).astype(X.dtype)
+
+    def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weight.sum() > 0:
+            raise ValueError("sample_weight is zero for every row; expected some positive weights.")
+        return weight
 
     def _settings(self) -> Any:
         from untuned.estimators.search import Settings
@@ -97,7 +102,7 @@ class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
     are those with the least log-loss on rows that w has not seen. There may be one strength per
     feature, since they follow gradients instead of a grid. How many rows would be needed to trust
     so many is looked after: strengths are judged on rows that neither w nor s have seen, and
-    fall back to a single one where more do not pay.
+    are all equal where more than one does not pay, or rows are fewer than 100.
 
     Features are standardised inside, so strengths compare, and `coef_` is in the units of X.
     The intercept is not penalized.
@@ -175,7 +180,8 @@ class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
         else:
             target, names = np.eye(len(self.classes_), dtype=np.float32)[codes], self.classes_
         loss = "logistic" if binary else "softmax"
-        self.coef_, self.intercept_ = self._search(loss, X, target, codes, names, sample_weight)
+        weight = self._weights(sample_weight, X)
+        self.coef_, self.intercept_ = self._search(loss, X, target, codes, names, weight)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -262,16 +268,14 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
         if len(y) < 2:
             raise ValueError("X has n_samples=1; expected at least two rows, to judge by one.")
         target = np.asarray(y, np.float64).reshape(len(y), -1)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weight = self._weights(sample_weight, X)
         # Strengths do not depend on the targets' units; of one size, targets count alike.
-        mean = np.average(target, axis=0, weights=weight) if weight.sum() > 0 else 0.0
-        spread = (
-            np.average((target - mean) ** 2, axis=0, weights=weight) if weight.sum() > 0 else 1.0
-        ) ** 0.5
+        mean = np.average(target, axis=0, weights=weight)
+        spread = np.average((target - mean) ** 2, axis=0, weights=weight) ** 0.5
         spread = np.where(spread > 0, spread, 1.0)
         strata = np.zeros(len(y), np.int64)
         coef, intercept = self._search(
-            "squared", X, (target - mean) / spread, strata, range(target.shape[1]), sample_weight
+            "squared", X, (target - mean) / spread, strata, range(target.shape[1]), weight
         )
         coef, intercept = coef * spread[:, None], intercept * spread + mean
         self.coef_ = coef[0] if np.ndim(y) == 1 else coef

@@ -12,11 +12,13 @@ import numpy as np
 
 
 class Loss(NamedTuple):
-    """A loss of outputs z and targets t; `curvature` bounds its second derivative in one output."""
+    """A loss of outputs z and targets t."""
 
     value: Callable[[Any, Any, Any], Any]  # (xp, z, t), without the column axis
     slope: Callable[[np.ndarray, np.ndarray], np.ndarray]  # its derivative in z
-    curvature: float
+    bend: Callable[[np.ndarray, np.ndarray], np.ndarray]  # its second derivative at z, times v
+    # Its second derivative in each output, at the model that only knows the mean of the targets.
+    curvature: Callable[[np.ndarray], np.ndarray]
 
 
 def _logistic(xp: Any, z: Any, t: Any) -> Any:
@@ -28,6 +30,12 @@ def _logistic_slope(z: np.ndarray, t: np.ndarray) -> np.ndarray:
     from scipy.special import expit
 
     return -t * expit(-t * z)
+
+
+def _logistic_bend(z: np.ndarray, v: np.ndarray) -> np.ndarray:
+    from scipy.special import expit
+
+    return expit(z) * expit(-z) * v
 
 
 def _softmax(xp: Any, z: Any, t: Any) -> Any:
@@ -42,6 +50,13 @@ def _softmax_slope(z: np.ndarray, t: np.ndarray) -> np.ndarray:
     return softmax(z, axis=-1) - t
 
 
+def _softmax_bend(z: np.ndarray, v: np.ndarray) -> np.ndarray:
+    from scipy.special import softmax
+
+    p = softmax(z, axis=-1)
+    return p * (v - (p * v).sum(axis=-1, keepdims=True))
+
+
 def _squared(xp: Any, z: Any, t: Any) -> Any:
     """Half the squared distance."""
     return 0.5 * xp.square(z - t).sum(axis=-1)
@@ -51,8 +66,12 @@ def _squared_slope(z: np.ndarray, t: np.ndarray) -> np.ndarray:
     return z - t
 
 
+def _squared_bend(z: np.ndarray, v: np.ndarray) -> np.ndarray:
+    return v
+
+
 LOSSES = {
-    "logistic": Loss(_logistic, _logistic_slope, 0.25),
-    "softmax": Loss(_softmax, _softmax_slope, 0.25),
-    "squared": Loss(_squared, _squared_slope, 1.0),
+    "logistic": Loss(_logistic, _logistic_slope, _logistic_bend, lambda mean: (1 - mean**2) / 4),
+    "softmax": Loss(_softmax, _softmax_slope, _softmax_bend, lambda mean: mean * (1 - mean)),
+    "squared": Loss(_squared, _squared_slope, _squared_bend, np.ones_like),
 }

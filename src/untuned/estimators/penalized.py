@@ -5,10 +5,11 @@ variable holds every model's coefficients. With N the weight of a model's traini
 strengths that its share of the vectors gives,
 
     g = sum over models of (1/N) (sum over its training rows of weight * loss + 1/2 sum s w^2)
-    f = sum over vectors of l + doubt / n,      l the mean loss over their n validation rows
+    f = sum over vectors of (1/n) (sum over their n validation rows of weight * loss + doubt)
     doubt = log(1 + exp(-c)) + sum over groups of log cosh(d_k / 2)
 
-For squared errors l is 1/2 log of their mean, which is free of the targets' units like a log-loss.
+Squared errors are in the units of their own variance, so for them it multiplies the second part of
+doubt; the first is left out, as squared errors keep coefficients finite by themselves.
 
 Strengths are in scikit-learn's units (s = 1/C, s = alpha): they weigh against a sum over rows, not
 a mean, so what is found on a part of the rows holds for all of them.
@@ -17,26 +18,30 @@ a mean, so what is found on a part of the rows holds for all of them.
 the logarithm of half-Cauchy densities of the common scale exp(-c/2), and of exp(-d_k / 2) in
 logarithms, as in the horseshoe prior (Carvalho, Polson and Scott). Those are flat enough to let a
 few groups go far, and the more rows the less they count.
-**Coefficients are scaled**, w = u / sqrt(curvature + s/N): then g curves about alike in every u,
-whatever the strengths, which spares conjugate gradients most of their steps; and where s grows w
-falls at once, before u is solved for.
+**Coefficients are turned and scaled**, w = E Q (k Lambda + t/N)^{-1/2} u, where Q Lambda Q^T are
+the features' correlations, k is the loss's curvature at the start, t = exp(c) and
+E^2 = (k + t/N) / (k + s/N): then g curves about alike in every u, whatever the correlations, the
+strengths and the sizes of classes, which spares conjugate gradients most of their steps; and
+where s grows w falls at once, before u is solved for. Intercepts are u / sqrt(k).
+**Softmax is the same for intercepts that all grow alike**, so a term that asks for a sum of
+zero changes no prediction, and makes g curve in that direction too.
 **Strengths have limits**, towards which x bends smoothly: below LOWEST a standardised feature is
 as good as free, and above MOST_PER_ROW for each row it is as good as gone.
 """
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from untuned.compiled import reusable
 from untuned.estimators.losses import LOSSES
 
 LOWEST, MOST_PER_ROW = 1e-4, 100.0
 # Keeps the intercept of a class finite in a model none of whose rows are of it.
 INTERCEPT_PENALTY = 1e-6
-LEAST_ERROR = 1e-12  # of standardised targets: keeps the logarithm of a perfect fit finite
 
 
 class Batch(NamedTuple):
@@ -52,7 +57,10 @@ class Batch(NamedTuple):
     total: Any  # (models,), N
     limits: Any  # (2,), logarithms of the least and the largest strength
     free: Any  # 1 where groups may differ, else 0
-    doubt: Any  # (vectors,), 1/n
+    doubt: Any  # (vectors, 2), 1/n, for both parts of doubt
+    basis: Any  # Q, (features, features), or (0, 0) for none
+    spread: Any  # Lambda, (features,)
+    curvature: Any  # k, (columns,)
 
 
 class Triplets(NamedTuple):
@@ -63,17 +71,49 @@ class Triplets(NamedTuple):
     column: Any
 
 
-def log_strengths(x: Any, batch: Batch, xp: Any = np) -> Any:
-    """Logarithms of the strengths of each model: (models, groups)."""
+def log_strengths(x: Any, batch: Batch, xp: Any = np) -> tuple[Any, Any]:
+    """Logarithms of each model's strengths: (models, groups), and (models,) without differences."""
     middle, half = batch.limits.mean(), (batch.limits[1] - batch.limits[0]) / 2
-    bare = batch.mix @ (x[:, :1] + batch.free * x[:, 1:])
-    return middle + half * xp.tanh((bare - middle) / half)
+    common = batch.mix @ x[:, :1]
+    own = common + batch.free * (batch.mix @ x[:, 1:])
+    own, common = (middle + half * xp.tanh((z - middle) / half) for z in (own, common))
+    return own, common[:, 0]
 
 
-def coefficients(loss: str, x: Any, y: Any, batch: Batch, xp: Any = np) -> tuple[Any, Any]:
+def coefficients(x: Any, y: Any, batch: Batch, xp: Any = np) -> tuple[Any, Any]:
     """w and s of each model: (features, models, columns)."""
-    s = xp.moveaxis(xp.exp(log_strengths(x, batch, xp))[:, batch.group], 0, 1)
-    return y["coef"] / xp.sqrt(LOSSES[loss].curvature + s / batch.total[:, None]), s
+    own, common = log_strengths(x, batch, xp)
+    s = xp.moveaxis(xp.exp(own)[:, batch.group], 0, 1)
+    turn = Turn.make(s, xp.exp(common), batch.total, batch, batch.curvature)
+    return turn.forth(y["coef"]), s
+
+
+class Turn(NamedTuple):
+    """The map from u to w, as three factors."""
+
+    last: Any  # E, (features, models, columns)
+    basis: Any
+    first: Any  # (features, models, columns)
+
+    @classmethod
+    def make(cls, s: Any, t: Any, total: Any, table: Any, curvature: Any) -> Turn:
+        """For strengths s (features, models, columns), t (models,); `table` has Q and Lambda."""
+        common = (t / total)[:, None]
+        first = (curvature * table.spread[:, None, None] + common) ** -0.5
+        last = ((curvature + common) / (curvature + s / total[:, None])) ** 0.5
+        return cls(last, table.basis, first)
+
+    def forth(self, u: Any) -> Any:
+        """w of u."""
+        return self.last * _times(self.basis, self.first * u)
+
+    def back(self, in_w: Any) -> Any:
+        """A gradient in u from that in w: the transposed map."""
+        return self.first * _times(self.basis.T, self.last * in_w)
+
+
+def _times(basis: Any, w: Any) -> Any:
+    return (basis @ w.reshape(len(w), -1)).reshape(w.shape) if len(basis) else w
 
 
 def losses(loss: str, y: Any, w: Any, batch: Batch) -> Any:
@@ -89,39 +129,41 @@ def losses(loss: str, y: Any, w: Any, batch: Batch) -> Any:
         )
     else:
         z = batch.X @ flat
-    z = (z - batch.shift @ flat).reshape(-1, *w.shape[1:]) + y["intercept"]
+    z = (z - batch.shift @ flat).reshape(-1, *w.shape[1:])
+    z += y["intercept"] * batch.curvature**-0.5
     return LOSSES[loss].value(jnp, z, batch.target[:, None])
 
 
+@reusable
 def inner(loss: str, x: Any, y: Any, data: Batch) -> Any:
     """g."""
     import jax
     import jax.numpy as jnp
 
     batch = jax.tree.map(lambda leaf: leaf[0], data)
-    w, s = coefficients(loss, x, y, batch, jnp)
+    w, s = coefficients(x, y, batch, jnp)
     penalty = (s * w**2).sum(axis=(0, 2)) / batch.total
-    intercepts = INTERCEPT_PENALTY * (y["intercept"] ** 2).sum()
-    return (batch.train * losses(loss, y, w, batch)).sum() + 0.5 * (penalty.sum() + intercepts)
+    penalty = penalty.sum() + INTERCEPT_PENALTY * (y["intercept"] ** 2).sum()
+    if loss == "softmax":
+        down = batch.curvature**-0.5
+        penalty += ((y["intercept"] @ down) ** 2).sum() / (down @ down)
+    return (batch.train * losses(loss, y, w, batch)).sum() + 0.5 * penalty
 
 
+@reusable
 def outer(loss: str, x: Any, y: Any, data: Batch) -> Any:
     """f."""
     import jax
     import jax.numpy as jnp
 
     batch = jax.tree.map(lambda leaf: leaf[0], data)
-    w, _ = coefficients(loss, x, y, batch, jnp)
-    by_model = (batch.valid * losses(loss, y, w, batch)).sum(axis=0)
-    means = by_model @ jnp.sign(batch.mix)  # the model of all vectors has no validation rows
-    if loss == "squared":
-        means = 0.5 * jnp.log(means + LEAST_ERROR)
+    w, _ = coefficients(x, y, batch, jnp)
     half = 0.5 * x[:, 1:]
     differ = (jnp.logaddexp(half, -half) - np.log(2.0)).sum(axis=1)
-    return (means + batch.doubt * (jnp.logaddexp(0, -x[:, 0]) + differ)).sum()
+    doubt = batch.doubt[:, 0] @ jnp.logaddexp(0, -x[:, 0]) + batch.doubt[:, 1] @ differ
+    return (batch.valid * losses(loss, y, w, batch)).sum() + doubt
 
 
-@cache
 def problem(loss: str) -> tuple[Any, Any]:
-    """(f, g); the same two objects for every fit, so that compiled code is found again."""
+    """(f, g) of a loss."""
     return partial(outer, loss), partial(inner, loss)

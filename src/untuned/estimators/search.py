@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +20,11 @@ from untuned.estimators import penalized
 from untuned.estimators.folds import Plan
 from untuned.estimators.losses import LOSSES
 from untuned.estimators.penalized import Batch, Triplets
-from untuned.estimators.standardised import Standardised
+from untuned.estimators.standardised import SMALL, Standardised
 
 PATIENCE = 5
+TOLERANCE = 1e-3  # of the first hypergradient: finer than the two digits that strengths get
+LEAST_CURVATURE = 1e-6  # for a class whose rows all weigh nothing
 
 
 class Settings(NamedTuple):
@@ -55,7 +58,7 @@ class Point(NamedTuple):
 
 def search(
     loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plan: Plan,
-    group: np.ndarray, groups: int, settings: Settings,
+    group: np.ndarray, groups: int, many: bool, settings: Settings,
 ) -> Found:  # fmt: skip
     """The strengths that validate best, and the model they give."""
     import untuned
@@ -63,13 +66,18 @@ def search(
     models, vectors = plan.mix.shape
     features, columns = group.shape
     dtype = table.X.dtype
+    small = table.X.size <= SMALL and not sparse.issparse(table.X)
+    shape = (_rounded(len(target)), _rounded(features)) if small else table.X.shape
     f, g = penalized.problem(loss)
-    batch = _batch(table, target, weight, plan, group)
+    batch = _padded(_batch(loss, table, target, weight, plan, group), shape)
+    doubt = batch.doubt
+    if loss == "squared":  # the variance of the errors is still to be seen
+        batch = batch._replace(doubt=0 * doubt)
     judges = _Judges(loss, table, target, weight, plan)
     point = Point(
-        x=np.zeros((vectors, 1 + groups), dtype),
+        x=np.zeros((vectors, 1 + (_rounded(groups) if small else groups)), dtype),
         y={
-            "coef": np.zeros((features, models, columns), dtype),
+            "coef": np.zeros((shape[1], models, columns), dtype),
             "intercept": np.zeros((models, columns), dtype),
         },
         losses=np.zeros(0),
@@ -77,27 +85,34 @@ def search(
     )
     steps, seconds = 0, settings.max_seconds
     data = _on_device(batch)
-    for free in (0.0, 1.0) if groups > 1 else (0.0,):
+    run = partial(
+        untuned.minimize, f, g, method=settings.method, tol=TOLERANCE, seed=settings.seed,
+        progress=settings.progress,
+    )  # fmt: skip
+    for free in (0.0, 1.0) if many else (0.0,):
         batch = batch._replace(free=np.asarray(free, dtype))
-        data = data._replace(free=np.full(1, free, dtype))
+        data = data._replace(free=batch.free[None], doubt=batch.doubt[None])
+        if not free:
+            # f is flat, so coefficients that are nearly solved for at the start spare many steps.
+            start = run(point.x, point.y, outer_data=data, inner_data=data, max_steps=1)
+            point = point._replace(y=start.y)
         watch = _Watch(judges, batch, point) if free else None
-        result = untuned.minimize(
-            f, g, point.x, point.y, outer_data=data, inner_data=data, method=settings.method,
-            max_steps=settings.max_steps, max_seconds=seconds, seed=settings.seed,
-            progress=settings.progress, callback=watch,
+        result = run(
+            point.x, point.y, outer_data=data, inner_data=data, max_steps=settings.max_steps,
+            max_seconds=seconds, callback=watch,
         )  # fmt: skip
         steps += result.steps
         if seconds is not None:
             seconds = max(seconds - result.seconds, 1e-3)
-        if watch is None:
-            point = Point(result.x, result.y, judges(result.x, result.y, batch), 0)
-        else:
+        if watch is not None:
             point = watch.chosen()
-    if not point.x[:, 1:].any():
-        batch = batch._replace(free=np.asarray(0.0, dtype))
-    strengths = np.exp(penalized.log_strengths(point.x, batch)[-1].astype(np.float64))
-    start = (point.y["coef"][:, -1], point.y["intercept"][-1])
-    coef, intercept = fit(loss, table, target, weight, strengths[group], start)
+            continue
+        point = Point(result.x, result.y, judges(result.x, result.y, batch), 0)
+        if loss == "squared":
+            variance = 2 * result.history["outer"][-1] / vectors
+            batch = batch._replace(doubt=(variance * doubt * [0, 1]).astype(dtype))
+    strengths = _two_digits(penalized.log_strengths(point.x, batch)[0][-1, :groups])
+    coef, intercept = fit(loss, table, target, weight, strengths[group])
     return Found(strengths, coef, intercept, result, steps)
 
 
@@ -109,70 +124,107 @@ class _Watch:
 
     def __call__(self, snapshot: Any) -> bool:
         losses = self.judges(snapshot.x, snapshot.y, self.batch)
-        if losses.sum() < self.best.losses.sum():
+        weight = self.judges.weight
+        if weight @ losses < weight @ self.best.losses:
             self.best = Point(snapshot.x, snapshot.y, losses, snapshot.step)
         return snapshot.step - self.best.step >= PATIENCE
 
     def chosen(self) -> Point:
         """The best point, or the start if that is as good but for the standard error."""
+        weight = self.judges.weight
         gains = self.start.losses - self.best.losses
-        error = gains.std() * len(gains) ** 0.5
-        return self.best if gains.sum() > error else self.start
+        gain = weight @ gains
+        error = (weight @ (gains - gain / weight.sum()) ** 2) ** 0.5
+        return self.best if gain > error else self.start
 
 
 class _Judges:
-    """Rows on which a point of a run is judged."""
+    """Rows on which a point of a run is judged, and their weights."""
 
     def __init__(
         self, loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plan: Plan
     ):
-        self.loss, self.table, self.target, self.weight = loss, table, target, weight
+        self.loss, self.table, self.target = loss, table, target
         self.models = np.flatnonzero(plan.judge.any(axis=0))
         self.rows = plan.judge[:, self.models]
+        self.weight = np.broadcast_to(weight[:, None], self.rows.shape)[self.rows]
 
     def __call__(self, x: np.ndarray, y: Any, batch: Batch) -> np.ndarray:
-        """The weighted loss of each row that judges."""
-        w, _ = penalized.coefficients(self.loss, x, y, batch)
-        w = np.ascontiguousarray(w[:, self.models])
+        """The loss of each row that judges."""
+        if len(self.models) == 0:  # one strength needs no judge
+            return np.zeros(0)
+        w, _ = penalized.coefficients(x, y, batch)
+        w = np.ascontiguousarray(w[: self.table.X.shape[1], self.models])
         z = self.table.outputs(w.reshape(len(w), -1)).reshape(-1, *w.shape[1:])
-        z += y["intercept"][self.models]
-        losses = LOSSES[self.loss].value(np, z, self.target[:, None])
-        return (losses * self.weight[:, None])[self.rows].astype(np.float64)
+        z += y["intercept"][self.models] * batch.curvature**-0.5
+        return LOSSES[self.loss].value(np, z, self.target[:, None])[self.rows].astype(np.float64)
 
 
 def fit(
-    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, strengths: np.ndarray,
-    start: tuple[np.ndarray, np.ndarray],
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Coefficients and intercept on all rows, with these strengths; `start` is scaled as in g."""
+    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, strengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (features, columns) and intercepts on all rows, with these strengths."""
     from scipy.optimize import minimize as minimize_plain
+    from scipy.sparse.linalg import LinearOperator, cg
 
-    total = weight.sum()
+    dtype, columns, total = table.X.dtype, target.shape[1], weight.sum()
     share = (weight / total)[:, None]
-    own = strengths / total
-    scale = (LOSSES[loss].curvature + own) ** -0.5
-    dtype, shape = table.X.dtype, (len(scale) + 1, scale.shape[1])
+    middle = np.exp([np.log(strengths).mean()])
+    curvature = _curvature(loss, target, weight)
+    turn = penalized.Turn.make(strengths[:, None], middle, np.array([total]), table, curvature)
+
+    down = curvature**-0.5  # of intercepts
+    ones = down / np.linalg.norm(down) if loss == "softmax" else 0 * down  # as in g
+
+    def outputs(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        w = turn.forth(u[:-1, None])[:, 0]
+        return w, table.outputs(w.astype(dtype)) + u[-1] * down
+
+    def back(slopes: np.ndarray, w: np.ndarray, u: np.ndarray) -> np.ndarray:
+        in_w = table.gradient((share * slopes).astype(dtype)) + strengths * w / total
+        in_intercept = share[:, 0] @ slopes * down + (u[-1] @ ones) * ones
+        return np.vstack([turn.back(in_w[:, None])[:, 0], in_intercept]).ravel()
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        u = flat.reshape(shape)
-        w = scale * u[:-1]
-        z = table.outputs(w.astype(dtype)) + u[-1]
-        slopes = share * LOSSES[loss].slope(z, target)
-        value = share[:, 0] @ LOSSES[loss].value(np, z, target) + 0.5 * (own * w**2).sum()
-        in_w = table.gradient(slopes.astype(dtype)) + own * w
-        return float(value), np.vstack([scale * in_w, slopes.sum(axis=0)]).ravel()
+        u = flat.reshape(-1, columns)
+        w, z = outputs(u)
+        value = share[:, 0] @ LOSSES[loss].value(np, z, target)
+        penalty = (strengths * w**2).sum() / total + (u[-1] @ ones) ** 2
+        return float(value + 0.5 * penalty), back(LOSSES[loss].slope(z, target), w, u)
 
-    first = np.vstack([start[0], start[1]]).astype(np.float64).ravel()
     options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 20, "ftol": 0.0}
-    options["gtol"] = float(np.finfo(dtype).eps) ** (2 / 3)
-    u = minimize_plain(objective, first, jac=True, method="L-BFGS-B", options=options).x
-    u = u.reshape(shape)
-    return scale * u[:-1], u[-1]
+    options["gtol"] = 10 * float(np.finfo(dtype).eps)
+    flat = np.zeros((len(strengths) + 1) * columns)
+    flat = minimize_plain(objective, flat, jac=True, method="L-BFGS-B", options=options).x
+    # Its line search ends where values no longer differ, at half the digits; two Newton steps
+    # give the other half.
+    for _ in range(2 if dtype == np.float64 else 0):
+        z = outputs(flat.reshape(-1, columns))[1]
+
+        def product(v: np.ndarray, z: np.ndarray = z) -> np.ndarray:
+            v = v.reshape(-1, columns)
+            in_w, in_z = outputs(v)
+            return back(LOSSES[loss].bend(z, in_z), in_w, v)
+
+        hessian = LinearOperator((flat.size, flat.size), product, dtype=np.float64)
+        flat = flat - cg(hessian, objective(flat)[1], rtol=1e-8)[0]
+    return outputs(flat.reshape(-1, columns))[0], flat[-columns:] * down
+
+
+def _curvature(loss: str, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    curvature = LOSSES[loss].curvature(weight @ target / weight.sum())
+    return np.maximum(curvature, LEAST_CURVATURE)
+
+
+def _two_digits(logarithms: np.ndarray) -> np.ndarray:
+    """Strengths of two digits: data resolve no more, and no rounding of a run shows in them."""
+    return np.array([float(f"{s:.1e}") for s in np.exp(logarithms.astype(np.float64))])
 
 
 def _batch(
-    table: Standardised, target: np.ndarray, weight: np.ndarray, plan: Plan, group: np.ndarray
-) -> Batch:
+    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plan: Plan,
+    group: np.ndarray,
+) -> Batch:  # fmt: skip
     train, valid = weight[:, None] * plan.train, weight[:, None] * plan.valid
     total = train.sum(axis=0)
     owner = plan.mix.argmax(axis=1)
@@ -181,10 +233,40 @@ def _batch(
     batch = Batch(
         X=table.X, shift=table.shift, target=target, train=train / total,
         valid=valid / judged[owner], mix=plan.mix, group=group, total=total, limits=limits,
-        free=np.zeros(()), doubt=1 / judged,
+        free=np.zeros(()), basis=table.basis, spread=table.spread,
+        curvature=_curvature(loss, target, weight),
+        doubt=np.stack([1 / judged, 1 / judged], axis=1),
     )  # fmt: skip
     dtype = table.X.dtype
     return Batch(*(a.astype(dtype, copy=False) if a.dtype.kind == "f" else a for a in batch))
+
+
+def _rounded(count: int) -> int:
+    """`count` rounded up to a power of two, or above 512 by an eighth at most."""
+    step = 2 ** max(count - 1, 7).bit_length()
+    return step if step <= 512 else -(-count // (step // 16)) * (step // 16)
+
+
+def _padded(batch: Batch, shape: tuple[int, int]) -> Batch:
+    """`batch` with rows that count for nobody and features that are always zero.
+
+    So sizes that differ a little, as in cross-validation of this very model, find the code that was
+    compiled for each other.
+    """
+    (rows, features), n, d = shape, len(batch.target), len(batch.group)
+    if (rows, features) == (n, d):
+        return batch
+    more_rows, more_features = ((0, rows - n), (0, 0)), (0, features - d)
+    return batch._replace(
+        X=np.pad(batch.X, (more_rows[0], more_features)),
+        shift=np.pad(batch.shift, more_features),
+        target=np.pad(batch.target, more_rows),
+        train=np.pad(batch.train, more_rows),
+        valid=np.pad(batch.valid, more_rows),
+        group=np.pad(batch.group, (more_features, (0, 0))),
+        basis=np.pad(batch.basis, more_features) if len(batch.basis) else batch.basis,
+        spread=np.pad(batch.spread, more_features, constant_values=1),
+    )
 
 
 def _on_device(batch: Batch) -> Batch:

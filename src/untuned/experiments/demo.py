@@ -40,16 +40,18 @@ def load(seed: int) -> Digits:
     order = rng.permutation(len(table))
     trusted, test, train = (table.iloc[part] for part in np.split(order, [TRUSTED, TRUSTED + TEST]))
     labels = train[LABEL].to_numpy()
-    given, wrong = corrupt(labels, rng)
+    given, wrong = corrupt(labels, CORRUPTED, CLASSES, rng)
     return Digits(train.assign(**{LABEL: given}), trusted, test, labels, wrong)
 
 
-def corrupt(labels: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def corrupt(
+    labels: np.ndarray, share: float, classes: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Labels of which a share is replaced by another class, and where that happened."""
     wrong = np.zeros(len(labels), bool)
-    wrong[rng.permutation(len(labels))[: round(CORRUPTED * len(labels))]] = True
-    shifts = rng.integers(1, CLASSES, len(labels))
-    return np.where(wrong, (labels + shifts) % CLASSES, labels), wrong
+    wrong[rng.permutation(len(labels))[: round(share * len(labels))]] = True
+    shifts = rng.integers(1, classes, len(labels))
+    return np.where(wrong, (labels + shifts) % classes, labels), wrong
 
 
 def run(job: Job) -> tuple[dict[str, Any], str]:
