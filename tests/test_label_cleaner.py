@@ -15,7 +15,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
-from untuned.experiments.cleaning import corrupt
+from untuned.experiments.demo import corrupt
 
 import untuned
 from untuned.estimators import LabelCleaner, cleaning_input, cleaning_rounds, whitening

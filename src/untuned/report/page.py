@@ -38,7 +38,7 @@ h1, p { overflow-wrap: anywhere; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); font-size: 0.85rem; }
 """
 
-# A chart is drawn as soon as it is read, when its neighbours do not yet take their share of the row.
+# A chart is drawn as soon as it is read, before its neighbours take their share of the row.
 FIT_CHARTS = (
     "<script>for (const chart of document.querySelectorAll('.plotly-graph-div')) "
     "Plotly.Plots.resize(chart);</script>\n"
