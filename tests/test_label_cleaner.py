@@ -15,11 +15,11 @@ from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
-from untuned.experiments.demo import corrupt
 
 import untuned
 from untuned.estimators import LabelCleaner, cleaning_input, cleaning_rounds, whitening
 from untuned.estimators import cleaning_problem as problem
+from untuned.experiments.demo import corrupt
 
 ROWS, TRUSTED, COLUMNS, CLASSES = 230, 24, 6, 3
 SWAP = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.2, 0.8]])  # P(given | true)
