@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from untuned.estimators.cleaning_rounds import Cleaned
 
 
-class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LabelCleaner(ClassifierMixin, BaseEstimator):
     """Find wrong labels, and learn a linear classifier that is not misled by them.
 
     Every row gets a weight, and how weights follow from the evidence about a label is learned
