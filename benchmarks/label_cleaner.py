@@ -23,7 +23,6 @@ from sklearn.preprocessing import StandardScaler
 from common import Row, main
 from untuned.estimators import LabelCleaner
 from untuned.experiments import datasets
-from untuned.experiments.demo import corrupt
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -95,9 +94,11 @@ def make(name: str) -> Noisy:
     rng = np.random.default_rng(0)
     order = rng.permutation(len(y))[: rows + trusted]
     X, y = np.asarray(X[order], np.float32), y[order]
-    given, wrong = corrupt(y[trusted:], share, len(classes), rng)
-    if to_next:
-        given = np.where(wrong, (y[trusted:] + 1) % len(classes), y[trusted:])
+    true = y[trusted:]
+    wrong = np.zeros(len(true), bool)
+    wrong[rng.permutation(len(true))[: round(share * len(true))]] = True
+    shift = 1 if to_next else rng.integers(1, len(classes), len(true))
+    given = np.where(wrong, (true + shift) % len(classes), true)
     return Noisy(X[trusted:], given, wrong, (X[:trusted], y[:trusted]))
 
 

@@ -19,10 +19,17 @@ from sklearn.utils.estimator_checks import check_estimator
 import untuned
 from untuned.estimators import LabelCleaner, cleaning_input, cleaning_rounds, whitening
 from untuned.estimators import cleaning_problem as problem
-from untuned.experiments.demo import corrupt
 
 ROWS, TRUSTED, COLUMNS, CLASSES = 230, 24, 6, 3
 SWAP = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.2, 0.8]])  # P(given | true)
+
+
+def corrupt(labels, share, classes, rng):
+    """Labels with a share replaced by another class, and where that happened."""
+    wrong = np.zeros(len(labels), bool)
+    wrong[rng.permutation(len(labels))[: round(share * len(labels))]] = True
+    shifts = rng.integers(1, classes, len(labels))
+    return np.where(wrong, (labels + shifts) % classes, labels), wrong
 
 
 def table(seed=0, share=0.2, transition=None):

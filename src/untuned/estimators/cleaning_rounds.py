@@ -29,7 +29,7 @@ SURE = 1e-4  # evidence is cut at these odds, and at their opposite
 BELIEVED = 20.0  # evidence at which a weight is 1, whatever slope and offset
 TOL = 0.1  # three numbers about thousands of rows need no more than one digit
 SAMPLE = 4096  # rows that say enough about three numbers and the noise
-ROWS, FEATURES = (256, 1024), (16, 64)  # small sizes are rounded up, to share what is compiled
+ROWS, FEATURES = (1024,), (16, 64)  # smaller sizes are rounded up, to share what is compiled
 
 
 class Cleaned(NamedTuple):
