@@ -71,6 +71,8 @@ class DTFBO:
     horizon : T. None: `max_steps` of the run (1000 when stepped by hand). "anytime": t + 1 in
         place of T at iteration t, so that a run can be extended later.
 
+    Notes
+    -----
     With minibatches, fixed loop counts draw fresh inner rows for every sub-step; the while-loops
     work on one batch per outer iteration, since their test needs one and the same function.
     """
