@@ -200,7 +200,7 @@ class CountingOracles(Oracles):
     """Counts the calls that are really made; eager torch makes each of them in Python."""
 
     def __init__(self, like):
-        super().__init__(like.ops, like._outer, like._inner)
+        super().__init__(like.ops, like.outer_function, like.inner_function)
         self.made = dict.fromkeys(Counts._fields, 0)
 
     def outer(self, *args):

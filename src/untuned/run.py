@@ -115,9 +115,10 @@ class _Run:
         self.history = History()
         self.shares = stages.plan(problem, solver, seed)
         self.compile_seconds = 0.0
-        self.now = Position(self._start())
         self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
-        if self.saver and self.saver.path.exists():
+        resumed = self.saver is not None and self.saver.path.exists()
+        self.now = Position(self._start(in_one_piece=not resumed))
+        if self.saver and resumed:
             self.now, self.history, self.seconds = self.saver.load(self.now, limits["tol"])
         self.sound = self.now  # the last position at which g was seen to be finite
         self._compile()
@@ -152,10 +153,15 @@ class _Run:
         self.inner_value = compiled(ops, name, inner_value, *point, data, feed, quick=quick)
         self.compile_seconds += time.perf_counter() - start
 
-    def _start(self) -> chunk.Carry:
-        """What the first step is given, by one compiled function in place of many small ones."""
+    def _start(self, in_one_piece: bool) -> chunk.Carry:
+        """What the first step is given, by one compiled function in place of many small ones.
+
+        Not where a checkpoint is to be read: a wrong one is refused before anything is compiled.
+        """
         problem, solver, name = self.problem, self.solver, self._name()
         point = (problem.x0, problem.y0)
+        if not in_one_piece:
+            return chunk.start(problem, solver, *point)
         start = compiled(
             problem.ops, name and ("start", name), partial(chunk.start, problem, solver),
             *point, quick=True,
