@@ -26,7 +26,7 @@ def test_code_block_runs(block, capsys):
 def test_readme_finds_the_labels_made_wrong(capsys):
     exec(BLOCKS[0].values[0], {})
     printed = capsys.readouterr().out
-    assert all(row in printed for row in (" 3", "70", "150"))
+    assert all(row in printed for row in (" 5", "100", "160"))
 
 
 def test_readme_example_tells_the_features_apart(capsys):

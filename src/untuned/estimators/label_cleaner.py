@@ -70,11 +70,11 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     >>> from sklearn.datasets import load_wine
     >>> from untuned.estimators import LabelCleaner
     >>> X, y = load_wine(return_X_y=True)
-    >>> y[[3, 70, 150]] = [2, 0, 1]   # three labels made wrong
+    >>> y[[5, 100, 160]] = [1, 2, 0]   # three labels made wrong
     >>> cleaner = LabelCleaner(random_state=0).fit(X, y)
     >>> sorted(cleaner.issues_.tolist())
-    [3, 70, 150]
-    >>> cleaner.suggested_[[3, 70, 150]]
+    [5, 100, 160]
+    >>> cleaner.suggested_[[5, 100, 160]]
     array([0, 1, 2])
     """
 

@@ -67,7 +67,7 @@ def search(
     import untuned
 
     vectors = plan.mix.shape[1]
-    features, columns = group.shape
+    features = len(group)
     dtype = table.X.dtype
     small = table.X.size <= SMALL and not sparse.issparse(table.X)
     shape = (_rounded(len(target)), _rounded(features)) if small else table.X.shape
