@@ -16,7 +16,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import untuned
-from untuned.estimators import BilevelLogisticRegression, BilevelRidge, folds, penalized, search
+from untuned.estimators import (
+    BilevelLogisticRegression,
+    BilevelRidge,
+    folds,
+    penalized,
+    scaling,
+    search,
+)
 from untuned.estimators import standardised as tables
 
 
@@ -125,8 +132,9 @@ def test_hypergradient(loss):
     plan = folds.plan(pairs, y, weight, many=True)
     group = np.repeat(np.arange(3)[:, None], target.shape[1], axis=1)
     table = tables.make(X, weight)
-    batch = search._batch(loss, table, target, weight, plan, group)._replace(free=np.ones(()))
-    data = type(batch)(*(leaf[None] for leaf in batch))
+    scales = scaling.make(loss, table, target, weight)
+    batch = search._batch(table, target, weight, plan, group, scales)
+    data = search._mapped(lambda leaf: leaf[None], batch._replace(free=np.ones(())))
     models, vectors = plan.mix.shape
     outer, inner = penalized.problem(loss)
     random = np.random.default_rng(0)

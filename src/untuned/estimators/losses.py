@@ -17,7 +17,7 @@ class Loss(NamedTuple):
     value: Callable[[Any, Any, Any], Any]  # (xp, z, t), without the column axis
     slope: Callable[[np.ndarray, np.ndarray], np.ndarray]  # its derivative in z
     bend: Callable[[np.ndarray, np.ndarray], np.ndarray]  # its second derivative at z, times v
-    # Its second derivative in each output, at the model that only knows the mean of the targets.
+    # Its mean second derivative in each output, at the model that only knows the targets' mean.
     curvature: Callable[[np.ndarray], np.ndarray]
 
 
@@ -41,6 +41,10 @@ def _logistic_bend(z: np.ndarray, v: np.ndarray) -> np.ndarray:
 def _softmax(xp: Any, z: Any, t: Any) -> Any:
     """log sum exp(z) - z of the class, for t = 1 there and 0 elsewhere."""
     top = z.max(axis=-1, keepdims=True)
+    if xp is not np:
+        from jax.lax import stop_gradient
+
+        top = stop_gradient(top)  # it only keeps exp from overflowing
     return xp.log(xp.exp(z - top).sum(axis=-1)) + top[..., 0] - (t * z).sum(axis=-1)
 
 

@@ -18,11 +18,9 @@ a mean, so what is found on a part of the rows holds for all of them.
 the logarithm of half-Cauchy densities of the common scale exp(-c/2), and of exp(-d_k / 2) in
 logarithms, as in the horseshoe prior (Carvalho, Polson and Scott). Those are flat enough to let a
 few groups go far, and the more rows the less they count.
-**Coefficients are turned and scaled**, w = E Q (k Lambda + t/N)^{-1/2} u, where Q Lambda Q^T are
-the features' correlations, k is the loss's curvature at the start, t = exp(c) and
-E^2 = (k + t/N) / (k + s/N): then g curves about alike in every u, whatever the correlations, the
-strengths and the sizes of classes, which spares conjugate gradients most of their steps; and
-where s grows w falls at once, before u is solved for. Intercepts are u / sqrt(k).
+**Coefficients are turned and scaled** (scaling.py), so that g curves about alike in every u,
+whatever the correlations, the strengths and the sizes of classes, which spares conjugate gradients
+most of their steps; and where s grows w falls at once, before u is solved for.
 **Softmax is the same for intercepts that all grow alike**, so a term that asks for a sum of
 zero changes no prediction, and makes g curve in that direction too.
 **Strengths have limits**, towards which x bends smoothly: below LOWEST a standardised feature is
@@ -38,6 +36,7 @@ import numpy as np
 
 from untuned.compiled import reusable
 from untuned.estimators.losses import LOSSES
+from untuned.estimators.scaling import Turn
 
 LOWEST, MOST_PER_ROW = 1e-4, 100.0
 # Keeps the intercept of a class finite in a model none of whose rows are of it.
@@ -58,9 +57,7 @@ class Batch(NamedTuple):
     limits: Any  # (2,), logarithms of the least and the largest strength
     free: Any  # 1 where groups may differ, else 0
     doubt: Any  # (vectors, 2), 1/n, for both parts of doubt
-    basis: Any  # Q, (features, features), or (0, 0) for none
-    spread: Any  # Lambda, (features,)
-    curvature: Any  # k, (columns,)
+    scaling: Any  # a Scaling
 
 
 class Triplets(NamedTuple):
@@ -82,38 +79,15 @@ def log_strengths(x: Any, batch: Batch, xp: Any = np) -> tuple[Any, Any]:
 
 def coefficients(x: Any, y: Any, batch: Batch, xp: Any = np) -> tuple[Any, Any]:
     """w and s of each model: (features, models, columns)."""
-    own, common = log_strengths(x, batch, xp)
-    s = xp.moveaxis(xp.exp(own)[:, batch.group], 0, 1)
-    turn = Turn.make(s, xp.exp(common), batch.total, batch, batch.curvature)
+    turn, s = turned(x, batch, xp)
     return turn.forth(y["coef"]), s
 
 
-class Turn(NamedTuple):
-    """The map from u to w, as three factors."""
-
-    last: Any  # E, (features, models, columns)
-    basis: Any
-    first: Any  # (features, models, columns)
-
-    @classmethod
-    def make(cls, s: Any, t: Any, total: Any, table: Any, curvature: Any) -> Turn:
-        """For strengths s (features, models, columns), t (models,); `table` has Q and Lambda."""
-        common = (t / total)[:, None]
-        first = (curvature * table.spread[:, None, None] + common) ** -0.5
-        last = ((curvature + common) / (curvature + s / total[:, None])) ** 0.5
-        return cls(last, table.basis, first)
-
-    def forth(self, u: Any) -> Any:
-        """w of u."""
-        return self.last * _times(self.basis, self.first * u)
-
-    def back(self, in_w: Any) -> Any:
-        """A gradient in u from that in w: the transposed map."""
-        return self.first * _times(self.basis.T, self.last * in_w)
-
-
-def _times(basis: Any, w: Any) -> Any:
-    return (basis @ w.reshape(len(w), -1)).reshape(w.shape) if len(basis) else w
+def turned(x: Any, batch: Batch, xp: Any = np) -> tuple[Turn, Any]:
+    """The map from y's coefficients to w, and s."""
+    own, common = log_strengths(x, batch, xp)
+    s = xp.moveaxis(xp.exp(own)[:, batch.group], 0, 1)
+    return Turn.make(s, xp.exp(common), batch.total, batch.scaling), s
 
 
 def losses(loss: str, y: Any, w: Any, batch: Batch) -> Any:
@@ -130,7 +104,7 @@ def losses(loss: str, y: Any, w: Any, batch: Batch) -> Any:
     else:
         z = batch.X @ flat
     z = (z - batch.shift @ flat).reshape(-1, *w.shape[1:])
-    z += y["intercept"] * batch.curvature**-0.5
+    z += y["intercept"] * batch.scaling.curvature**-0.5
     return LOSSES[loss].value(jnp, z, batch.target[:, None])
 
 
@@ -145,7 +119,7 @@ def inner(loss: str, x: Any, y: Any, data: Batch) -> Any:
     penalty = (s * w**2).sum(axis=(0, 2)) / batch.total
     penalty = penalty.sum() + INTERCEPT_PENALTY * (y["intercept"] ** 2).sum()
     if loss == "softmax":
-        down = batch.curvature**-0.5
+        down = batch.scaling.curvature**-0.5
         penalty += ((y["intercept"] @ down) ** 2).sum() / (down @ down)
     return (batch.train * losses(loss, y, w, batch)).sum() + 0.5 * penalty
 

@@ -10,21 +10,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from untuned.estimators import penalized
+from untuned.estimators import penalized, scaling
 from untuned.estimators.folds import Plan
 from untuned.estimators.losses import LOSSES
 from untuned.estimators.penalized import Batch, Triplets
+from untuned.estimators.scaling import Scaling, Turn
 from untuned.estimators.standardised import SMALL, Standardised
 
 PATIENCE = 5
 TOLERANCE = 1e-3  # of the first hypergradient: finer than the two digits that strengths get
-LEAST_CURVATURE = 1e-6  # for a class whose rows all weigh nothing
+FIRST_PER_ROW = 0.01  # strength at the start, for each row; at least 1
+ROUGH, ROUGH_STEPS = 1e-4, 100  # gradient and steps for the model that the search starts from
 
 
 class Settings(NamedTuple):
@@ -63,23 +66,26 @@ def search(
     """The strengths that validate best, and the model they give."""
     import untuned
 
-    models, vectors = plan.mix.shape
-    features, columns = group.shape
+    vectors = plan.mix.shape[1]
+    features = len(group)
     dtype = table.X.dtype
     small = table.X.size <= SMALL and not sparse.issparse(table.X)
     shape = (_rounded(len(target)), _rounded(features)) if small else table.X.shape
     f, g = penalized.problem(loss)
-    batch = _padded(_batch(loss, table, target, weight, plan, group), shape)
+    scales = scaling.make(loss, table, target, weight)
+    # Start where a penalty is felt: solutions are near there, and lead to those with weaker ones.
+    first = max(1.0, FIRST_PER_ROW * weight.sum())
+    start = fit(loss, table, target, weight, np.full(group.shape, first), scales)
+    batch = _padded(_batch(table, target, weight, plan, group, scales), shape)
     doubt = batch.doubt
     if loss == "squared":  # the variance of the errors is still to be seen
         batch = batch._replace(doubt=0 * doubt)
     judges = _Judges(loss, table, target, weight, plan)
+    x = np.zeros((vectors, 1 + (_rounded(groups) if small else groups)), dtype)
+    x[:, 0] = np.log(first)
     point = Point(
-        x=np.zeros((vectors, 1 + (_rounded(groups) if small else groups)), dtype),
-        y={
-            "coef": np.zeros((shape[1], models, columns), dtype),
-            "intercept": np.zeros((models, columns), dtype),
-        },
+        x=x,
+        y=_inner_variable(start, penalized.turned(x, batch)[0], batch, shape[1]),
         losses=np.zeros(0),
         step=0,
     )
@@ -92,10 +98,6 @@ def search(
     for free in (0.0, 1.0) if many else (0.0,):
         batch = batch._replace(free=np.asarray(free, dtype))
         data = data._replace(free=batch.free[None], doubt=batch.doubt[None])
-        if not free:
-            # f is flat, so coefficients that are nearly solved for at the start spare many steps.
-            start = run(point.x, point.y, outer_data=data, inner_data=data, max_steps=1)
-            point = point._replace(y=start.y)
         watch = _Watch(judges, batch, point) if free else None
         result = run(
             point.x, point.y, outer_data=data, inner_data=data, max_steps=settings.max_steps,
@@ -112,7 +114,9 @@ def search(
             variance = 2 * result.history["outer"][-1] / vectors
             batch = batch._replace(doubt=(variance * doubt * [0, 1]).astype(dtype))
     strengths = _two_digits(penalized.log_strengths(point.x, batch)[0][-1, :groups])
-    coef, intercept = fit(loss, table, target, weight, strengths[group])
+    w, _ = penalized.coefficients(point.x, point.y, batch)
+    near = w[:features, -1], point.y["intercept"][-1] * scales.curvature**-0.5
+    coef, intercept = fit(loss, table, target, weight, strengths[group], scales, near)
     return Found(strengths, coef, intercept, result, steps)
 
 
@@ -156,24 +160,27 @@ class _Judges:
         w, _ = penalized.coefficients(x, y, batch)
         w = np.ascontiguousarray(w[: self.table.X.shape[1], self.models])
         z = self.table.outputs(w.reshape(len(w), -1)).reshape(-1, *w.shape[1:])
-        z += y["intercept"][self.models] * batch.curvature**-0.5
+        z += y["intercept"][self.models] * batch.scaling.curvature**-0.5
         return LOSSES[self.loss].value(np, z, self.target[:, None])[self.rows].astype(np.float64)
 
 
 def fit(
-    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, strengths: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients (features, columns) and intercepts on all rows, with these strengths."""
+    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, strengths: np.ndarray,
+    scales: Scaling, start: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Coefficients (features, columns) and intercepts on all rows, with these strengths.
+
+    Roughly where there is no start, which is what a start is made of.
+    """
     from scipy.optimize import minimize as minimize_plain
     from scipy.sparse.linalg import LinearOperator, cg
 
     dtype, columns, total = table.X.dtype, target.shape[1], weight.sum()
     share = (weight / total)[:, None]
     middle = np.exp([np.log(strengths).mean()])
-    curvature = _curvature(loss, target, weight)
-    turn = penalized.Turn.make(strengths[:, None], middle, np.array([total]), table, curvature)
+    turn = Turn.make(strengths[:, None], middle, np.array([total]), scales)
 
-    down = curvature**-0.5  # of intercepts
+    down = scales.curvature**-0.5  # of intercepts
     ones = down / np.linalg.norm(down) if loss == "softmax" else 0 * down  # as in g
 
     def outputs(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -192,13 +199,16 @@ def fit(
         penalty = (strengths * w**2).sum() / total + (u[-1] @ ones) ** 2
         return float(value + 0.5 * penalty), back(LOSSES[loss].slope(z, target), w, u)
 
-    options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 20, "ftol": 0.0}
-    options["gtol"] = 10 * float(np.finfo(dtype).eps)
-    flat = np.zeros((len(strengths) + 1) * columns)
-    flat = minimize_plain(objective, flat, jac=True, method="L-BFGS-B", options=options).x
+    small = float(np.finfo(dtype).eps)
+    u = np.zeros((len(strengths) + 1, columns))
+    options = {"maxcor": 20, "maxiter": ROUGH_STEPS, "ftol": 0.0, "gtol": ROUGH}
+    if start:
+        u = np.vstack([turn.inverse(start[0][:, None])[:, 0], start[1] / down])
+        options |= {"maxiter": 1000, "ftol": small**1.25, "gtol": 10 * small}
+    flat = minimize_plain(objective, u.ravel(), jac=True, method="L-BFGS-B", options=options).x
     # Its line search ends where values no longer differ, at half the digits; two Newton steps
     # give the other half.
-    for _ in range(2 if dtype == np.float64 else 0):
+    for _ in range(2 if dtype == np.float64 and start else 0):
         z = outputs(flat.reshape(-1, columns))[1]
 
         def product(v: np.ndarray, z: np.ndarray = z) -> np.ndarray:
@@ -211,9 +221,15 @@ def fit(
     return outputs(flat.reshape(-1, columns))[0], flat[-columns:] * down
 
 
-def _curvature(loss: str, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    curvature = LOSSES[loss].curvature(weight @ target / weight.sum())
-    return np.maximum(curvature, LEAST_CURVATURE)
+def _inner_variable(
+    model: tuple[np.ndarray, np.ndarray], turn: Turn, batch: Batch, features: int
+) -> dict[str, np.ndarray]:
+    """The inner variable at which every model has the coefficients and intercepts of `model`."""
+    w = np.pad(model[0], ((0, features - len(model[0])), (0, 0)))
+    w = np.repeat(w[:, None], len(batch.total), axis=1)
+    b = np.repeat((model[1] * batch.scaling.curvature**0.5)[None], len(batch.total), axis=0)
+    dtype = batch.total.dtype
+    return {"coef": turn.inverse(w).astype(dtype), "intercept": b.astype(dtype)}
 
 
 def _two_digits(logarithms: np.ndarray) -> np.ndarray:
@@ -222,8 +238,8 @@ def _two_digits(logarithms: np.ndarray) -> np.ndarray:
 
 
 def _batch(
-    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plan: Plan,
-    group: np.ndarray,
+    table: Standardised, target: np.ndarray, weight: np.ndarray, plan: Plan, group: np.ndarray,
+    scales: Scaling,
 ) -> Batch:  # fmt: skip
     train, valid = weight[:, None] * plan.train, weight[:, None] * plan.valid
     total = train.sum(axis=0)
@@ -233,12 +249,17 @@ def _batch(
     batch = Batch(
         X=table.X, shift=table.shift, target=target, train=train / total,
         valid=valid / judged[owner], mix=plan.mix, group=group, total=total, limits=limits,
-        free=np.zeros(()), basis=table.basis, spread=table.spread,
-        curvature=_curvature(loss, target, weight),
+        free=np.zeros(()), scaling=scales,
         doubt=np.stack([1 / judged, 1 / judged], axis=1),
     )  # fmt: skip
     dtype = table.X.dtype
-    return Batch(*(a.astype(dtype, copy=False) if a.dtype.kind == "f" else a for a in batch))
+    return _mapped(lambda a: a.astype(dtype, copy=False) if a.dtype.kind == "f" else a, batch)
+
+
+def _mapped(function: Callable, batch: Batch) -> Batch:
+    scales = Scaling(*(function(array) for array in batch.scaling))
+    rest = (function(array) for array in batch._replace(scaling=batch.total))
+    return Batch(*rest)._replace(scaling=scales)
 
 
 def _rounded(count: int) -> int:
@@ -257,6 +278,7 @@ def _padded(batch: Batch, shape: tuple[int, int]) -> Batch:
     if (rows, features) == (n, d):
         return batch
     more_rows, more_features = ((0, rows - n), (0, 0)), (0, features - d)
+    basis = batch.scaling.basis
     return batch._replace(
         X=np.pad(batch.X, (more_rows[0], more_features)),
         shift=np.pad(batch.shift, more_features),
@@ -264,8 +286,10 @@ def _padded(batch: Batch, shape: tuple[int, int]) -> Batch:
         train=np.pad(batch.train, more_rows),
         valid=np.pad(batch.valid, more_rows),
         group=np.pad(batch.group, (more_features, (0, 0))),
-        basis=np.pad(batch.basis, more_features) if len(batch.basis) else batch.basis,
-        spread=np.pad(batch.spread, more_features, constant_values=1),
+        scaling=batch.scaling._replace(
+            basis=np.pad(basis, (more_features, more_features)) if len(basis) else basis,
+            spread=np.pad(batch.scaling.spread, more_features, constant_values=1),
+        ),
     )
 
 

@@ -10,7 +10,6 @@ from scipy import sparse
 
 BLOCK = 2**18  # entries that are worked on at once, so that no second copy of X is made
 SMALL = 2**20  # entries up to which X is worked on in float64, and a sparse X is made dense
-MOST_DECORRELATED = 1024  # features; above, an eigenbasis costs more than it saves
 
 
 class Standardised(NamedTuple):
@@ -20,8 +19,6 @@ class Standardised(NamedTuple):
     shift: np.ndarray
     mean: np.ndarray
     scale: np.ndarray
-    basis: np.ndarray  # eigenvectors of the features' correlations, or (0, 0) for none
-    spread: np.ndarray  # their eigenvalues, or ones
 
     def outputs(self, coef: np.ndarray) -> np.ndarray:
         """The standardised features times `coef`."""
@@ -62,21 +59,7 @@ def make(X: Any, weight: np.ndarray) -> Standardised:
         scaled = np.empty((rows, features), dtype)
         for part, block in _blocks(X):
             scaled[part] = np.where(constant, 0.0, (block - mean) / scale)
-    basis, values = _eigenbasis(scaled, shift, share)
-    basis, values, shift = (array.astype(dtype) for array in (basis, values, shift))
-    return Standardised(scaled, shift, mean, scale, basis, values)
-
-
-def _eigenbasis(X: Any, shift: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    features = X.shape[1]
-    if features > MOST_DECORRELATED:
-        return np.zeros((0, 0)), np.ones(features)
-    correlations = -np.outer(shift, shift)
-    for part, block in _blocks(X):
-        product = block.T @ (block * share[part, None])
-        correlations += product.toarray() if sparse.issparse(product) else product
-    values, vectors = np.linalg.eigh(correlations)
-    return vectors, np.maximum(values, 0)
+    return Standardised(scaled, shift.astype(dtype), mean, scale)
 
 
 def _is_better_dense(X: Any) -> bool:
