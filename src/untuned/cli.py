@@ -205,12 +205,26 @@ def reproduce(
     max_seconds: Annotated[float | None, typer.Option(help="Clock of one run.")] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only this; may be repeated.")] = None,
     problem: Annotated[list[str] | None, typer.Option(help="Only this; may be repeated.")] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Tables: choose by the whole network; hours.")
+    ] = False,
+    tasks: Annotated[int | None, typer.Option(help="Tables: only the first tasks.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Tables: how many seeds; 3.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Tables: paper or code.")] = None,
 ) -> None:
-    """Make the paper's comparison again, on real data; what is finished is not run twice.
+    """Make the paper's figures and tables again, on real data; what is finished is not run twice.
 
-    Example: `untuned reproduce figure1 --quick --out comparison`
+    Examples:
+
+    `untuned reproduce figure1 --quick --out comparison`
+
+    `untuned reproduce table1 --tasks 5 --out memory`
     """
-    typer.echo(recipe(name, out, quick, seed, max_seconds, method=method, problem=problem))
+    summary = recipe(
+        name, out, quick, seed, max_seconds, method=method, problem=problem, full=full or None,
+        tasks=tasks, seeds=seeds, preset=preset,
+    )  # fmt: skip
+    typer.echo(summary)
 
 
 def main() -> None:

@@ -59,9 +59,13 @@ def herding(X: np.ndarray, label: np.ndarray, size: int, rng: np.random.Generato
     return chosen, np.ones(size)
 
 
-def herd(X: np.ndarray, count: int) -> np.ndarray:
-    """`count` rows, each the one that brings the mean of those so far nearest to the mean of X."""
-    centred = X - X.mean(axis=0)
+def herd(X: np.ndarray, count: int, share: np.ndarray | None = None) -> np.ndarray:
+    """`count` rows, each the one that brings the mean of those so far nearest to the mean of X.
+
+    `share` says how much each row counts in that mean; all alike where none counts at all.
+    """
+    mean = X.mean(axis=0) if share is None or not share.any() else share @ X / share.sum()
+    centred = X - mean.astype(X.dtype)
     squares = np.einsum("ij,ij->i", centred, centred)
     total = np.zeros(X.shape[1], X.dtype)
     chosen = np.empty(count, int)

@@ -39,11 +39,13 @@ def _mnist() -> dict[str, np.ndarray]:
 
 # None: there is no fetcher with a checksum, so the file must be given.
 FETCHERS: dict[str, Callable[[], dict[str, np.ndarray]] | None] = {
+    "cifar100": None,
     "covtype": _covtype,
     "ijcnn1": None,
     "mnist": _mnist,
 }
 FIELDS = {
+    "cifar100": ("X_train", "y_train", "X_test", "y_test"),
     "covtype": ("X", "y"),
     "ijcnn1": ("X_train", "y_train", "X_test", "y_test"),
     "mnist": ("X_train", "y_train", "X_test", "y_test"),

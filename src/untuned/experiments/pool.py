@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -23,6 +24,8 @@ from untuned.progress import Jobs
 if TYPE_CHECKING:
     import pandas
 
+Make = Callable[[Any], "pandas.DataFrame"]
+
 REFERENCE = "l-bfgs"  # not a method of the comparison: the search for the least Phi
 
 
@@ -33,19 +36,25 @@ def cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def finish(runs: list[Run], folder: Path, title: str) -> pandas.DataFrame:
-    """Make the runs that have no record yet, and give the records of all."""
+def finish(
+    runs: Sequence[Any], folder: Path, title: str, make: Make | None = None
+) -> pandas.DataFrame:
+    """Make the runs that have no record yet, and give the records of all.
+
+    `make` turns a run into its record: a module's function, since worker processes call it. None
+    for the comparison's own.
+    """
     import pandas
 
     folder.mkdir(parents=True, exist_ok=True)
     missing = [run for run in runs if records.read(folder, run) is None]
     if missing:
-        _make(missing, folder, title, len(runs))
+        _make(missing, folder, title, len(runs), make or compared)
     frames = [records.read(folder, run) for run in runs]
     return pandas.concat([frame for frame in frames if frame is not None], ignore_index=True)
 
 
-def _make(missing: list[Run], folder: Path, title: str, total: int) -> None:
+def _make(missing: list[Any], folder: Path, title: str, total: int, make: Make) -> None:
     context = multiprocessing.get_context("spawn")  # forking a process with threads may hang
     free = context.SimpleQueue()
     for core in cores():
@@ -55,7 +64,7 @@ def _make(missing: list[Run], folder: Path, title: str, total: int) -> None:
         Jobs(title, total, total - len(missing)) as bar,
         ProcessPoolExecutor(workers, context, _begin, (free,)) as pool,
     ):
-        waiting = {pool.submit(_make_one, run, folder): run for run in missing}
+        waiting = {pool.submit(_make_one, run, folder, make): run for run in missing}
         try:
             for done in as_completed(waiting):
                 done.result()
@@ -87,9 +96,13 @@ def _begin(free: Any) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _make_one(run: Run, folder: Path) -> None:
-    frame = _reference(run) if run.method == REFERENCE else _through_benchopt(run)
-    records.write(folder, run, frame)
+def _make_one(run: Any, folder: Path, make: Make) -> None:
+    records.write(folder, run, make(run))
+
+
+def compared(run: Run) -> pandas.DataFrame:
+    """One run of the comparison: a method through benchopt, or the search for the least Phi."""
+    return _reference(run) if run.method == REFERENCE else _through_benchopt(run)
 
 
 def _reference(run: Run) -> pandas.DataFrame:

@@ -1,8 +1,9 @@
 """The records of finished runs: one Parquet file each, there whole or not at all.
 
 A file says which run it belongs to: problem, method, setting, seed, budget, and the versions of
-what computed it. A record of anything else is not read, so records of other settings or versions
-lie beside each other and never mix.
+what computed it. What a run is made of is the business of who plans it: a NamedTuple that has a
+problem, a method, a setting and a seed, and says what it is `computed_by`. A record of anything
+else is not read, so records of other settings or versions lie beside each other and never mix.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import pandas
 
 FORMAT = 1
-COMPUTED_BY = ("untuned", "jax", "numpy", "benchopt")
 KEY = b"untuned run"
 
 
@@ -36,20 +36,25 @@ class Run(NamedTuple):
     max_seconds: float
     curve: bool
 
+    @property
+    def computed_by(self) -> tuple[str, ...]:
+        """The packages whose versions a record depends on."""
+        return ("untuned", "jax", "numpy", "benchopt")
 
-def identity(run: Run) -> dict[str, Any]:
+
+def identity(run: Any) -> dict[str, Any]:
     """All that a record depends on."""
-    return run._asdict() | {"format": FORMAT} | {name: version(name) for name in COMPUTED_BY}
+    return run._asdict() | {"format": FORMAT} | {name: version(name) for name in run.computed_by}
 
 
-def path(folder: Path, run: Run) -> Path:
+def path(folder: Path, run: Any) -> Path:
     """Where the record of a run lies: a name to read, and a digest that makes it the only one."""
     digest = hashlib.blake2b(_text(run).encode(), digest_size=6).hexdigest()
     words = f"{run.problem} {run.method} {run.setting} seed {run.seed}"
     return folder / f"{re.sub(r'[^a-z0-9.=-]+', '_', words)}.{digest}.parquet"
 
 
-def write(folder: Path, run: Run, frame: pandas.DataFrame) -> None:
+def write(folder: Path, run: Any, frame: pandas.DataFrame) -> None:
     """Put the record of a finished run into the folder, atomically and durably."""
     import pyarrow
     from pyarrow import parquet
@@ -66,7 +71,7 @@ def write(folder: Path, run: Run, frame: pandas.DataFrame) -> None:
     os.replace(partial, target)
 
 
-def read(folder: Path, run: Run) -> pandas.DataFrame | None:
+def read(folder: Path, run: Any) -> pandas.DataFrame | None:
     """The record of a run with the run's own columns before it, or None where there is none."""
     import pyarrow
     from pyarrow import parquet
@@ -88,5 +93,5 @@ def groups(frame: pandas.DataFrame, *columns: str) -> Iterator[tuple[Any, pandas
     yield from frame.groupby(list(columns))
 
 
-def _text(run: Run) -> str:
+def _text(run: Any) -> str:
     return json.dumps(identity(run), sort_keys=True)

@@ -17,6 +17,8 @@ from untuned.wording import unknown
 RECIPES = {
     "figure1": "untuned.experiments.figures:figure1",
     "figure2": "untuned.experiments.figures:figure2",
+    "table1": "untuned.experiments.continual.table1:reproduce",
+    "table2": "untuned.experiments.continual.table2:reproduce",
     "theory": "untuned.experiments.theory:reproduce",
     "tuning": "untuned.experiments.tuning:tuning",
 }

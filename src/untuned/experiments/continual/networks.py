@@ -1,0 +1,63 @@
+"""The networks of the two streams; both give one logit per class, masks are the learner's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from torch.nn import functional
+
+
+def mlp(inputs: int, outputs: int) -> nn.Module:
+    """Two hidden layers of 100."""
+    return nn.Sequential(
+        nn.Linear(inputs, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, outputs)
+    )
+
+
+class Block(nn.Module):
+    """One convolution and a shortcut, each followed by ReLU, normalisation and dropout."""
+
+    def __init__(self, inside: int, outside: int, stride: int, dropout: float):
+        super().__init__()
+        self.conv = nn.Conv2d(inside, outside, 3, stride, padding=1, bias=False)
+        self.norm1, self.norm2 = _norm(outside), _norm(outside)
+        changes = stride != 1 or inside != outside
+        self.shortcut = nn.Conv2d(inside, outside, 1, stride, bias=False) if changes else None
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x: Any) -> Any:
+        """Drop(BN(ReLU(h + shortcut))), h = Drop(BN(ReLU(conv)))."""
+        h = self.drop(self.norm1(functional.relu(self.conv(x))))
+        h = h + (x if self.shortcut is None else self.shortcut(x))
+        return self.drop(self.norm2(functional.relu(h)))
+
+
+class SmallResNet(nn.Module):
+    """What the older code calls ResNet-18: 8 blocks of one convolution, 4 widths of 2 each.
+
+    Normalisation keeps no running statistics: test batches normalise by themselves.
+    """
+
+    def __init__(self, outputs: int, width: int = 20, dropout: float = 0.2):
+        super().__init__()
+        self.stem = nn.Conv2d(3, width, 3, padding=1, bias=False)
+        self.norm = _norm(width)
+        blocks, inside = [], width
+        for scale in (1, 2, 4, 8):
+            for number in range(2):
+                stride = 2 if scale > 1 and number == 0 else 1
+                blocks.append(Block(inside, scale * width, stride, dropout))
+                inside = scale * width
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(inside, outputs)
+
+    def forward(self, x: Any) -> Any:
+        """Logits of all classes."""
+        x = functional.relu(self.norm(self.stem(x)))
+        x = functional.avg_pool2d(self.blocks(x), 4)
+        return self.head(x.flatten(1))
+
+
+def _norm(channels: int) -> nn.Module:
+    return nn.BatchNorm2d(channels, track_running_stats=False)

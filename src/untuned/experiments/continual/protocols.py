@@ -1,0 +1,101 @@
+"""How a stream is learned: budgets, rates and what happens to memories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from untuned.wording import unknown
+
+
+@dataclass(frozen=True)
+class Online:
+    """Split CIFAR-100: fixed stream batches of which a few rows are trained on, replay beside them.
+
+    Parameters
+    ----------
+    rate_decay : task t learns with 0.15 * rate_decay^(t - 1).
+    replay : weight of the loss on replayed rows.
+    divide_again : whether the mean loss of a replay batch is divided by its size once more, as the
+        older code does; Table 1 may depend on it.
+    """
+
+    rate_decay: float = 0.9
+    replay: float = 0.5
+    divide_again: bool = False
+    passes: int = 5
+    batch: int = 50
+    chosen: int = 10
+    replay_batch: int = 10
+    rate: float = 0.15
+    momentum: float = 0.8
+    memory: int = 100
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Split MNIST: epochs over all rows of a task, the whole memory beside every batch."""
+
+    epochs: int = 50
+    batch: int = 256
+    rate: float = 5e-4
+    memory: int = 100
+
+
+class Preset(NamedTuple):
+    """What the paper says, or what the older code forces in every run."""
+
+    online: Online
+    rate: float  # both learning rates of BCSR
+    start: float  # of all three accumulators of S-TFBO and D-TFBO
+    inner_steps: int  # of D-TFBO
+    linear_steps: int
+
+
+PRESETS = {
+    "paper": Preset(Online(), 5.0, 5.0, 5, 3),
+    "code": Preset(Online(rate_decay=0.875, replay=0.1, divide_again=True), 10.0, 5.0, 1, 3),
+}
+
+
+def preset(name: str) -> Preset:
+    """A preset by name."""
+    if name not in PRESETS:
+        raise unknown("preset", name, PRESETS)
+    return PRESETS[name]
+
+
+class Row(NamedTuple):
+    """A row of Table 1: a selector and how it takes part in the stream."""
+
+    title: str
+    trains: bool = False  # whether it also chooses what is trained on
+    balanced: bool = False  # whether memories take equal numbers of each class, in its order
+    simplex: bool = False  # whether it is a method on the paper's problem
+
+
+ROWS = {
+    "k-means-features": Row("k-means features"),
+    "k-means-embedding": Row("k-means embedding"),
+    "uniform": Row("Uniform Sampling"),
+    "icarl": Row("iCaRL"),
+    "grad-matching": Row("Grad Matching"),
+    "gcr": Row("GCR"),
+    "greedy-coreset": Row("Greedy Coreset", trains=True, balanced=True),
+    "pbcs": Row("PBCS"),
+    "bcsr": Row("BCSR", trains=True, balanced=True, simplex=True),
+    "s-tfbo": Row("S-TFBO", trains=True, simplex=True),
+    "d-tfbo": Row("D-TFBO", trains=True, simplex=True),
+    "auto": Row("auto"),
+}
+
+
+def options(method: str, preset: Preset, proxy: str, start: float | None) -> dict[str, Any]:
+    """What a selector of a row is given; `start` replaces the preset's own."""
+    if not ROWS[method].simplex:
+        return {}
+    usual = preset.rate if method == "bcsr" else preset.start
+    given: dict[str, Any] = {"proxy": proxy, "start": usual if start is None else start}
+    if method == "d-tfbo":
+        given |= {"inner_steps": preset.inner_steps, "linear_steps": preset.linear_steps}
+    return given
