@@ -523,4 +523,4 @@ def test_every_option_is_documented():
     for function in (simplex.weights, simplex.bcsr, simplex.d_tfbo, pbcs.pbcs):
         for one in inspect.signature(function).parameters.values():
             if one.kind is one.KEYWORD_ONLY:
-                assert f"`{one.name}`" in page, one.name
+                assert f"`{one.name}" in page, one.name

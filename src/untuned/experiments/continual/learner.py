@@ -56,11 +56,11 @@ class _Learner:
         self.row = ROWS[method]
         self.online = isinstance(protocol, Online)
         inputs = stream.tasks[0].X.shape[1:]
-        self.model = (
-            networks.SmallResNet(stream.outputs)
-            if len(inputs) == 3
-            else networks.mlp(int(np.prod(inputs)), stream.outputs)
-        )
+        if len(inputs) == 3:  # images; channels last is how convolutions are quick on a CPU
+            network: Any = networks.SmallResNet(stream.outputs)
+            self.model = network.to(memory_format=torch.channels_last)
+        else:
+            self.model = networks.mlp(int(np.prod(inputs)), stream.outputs)
         self.memory = Memory(protocol.memory, reselect=self.online)
         self.order, self.rng = (np.random.default_rng([seed, side]) for side in (1, 2))
         self.select_seconds = 0.0
