@@ -105,6 +105,7 @@ def test_bad_streams_are_refused():
 
 def test_cifar_that_is_not_there_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("UNTUNED_DATA", str(tmp_path))
+    streams._arrays.cache_clear()
     with pytest.raises(ValueError, match=r"cifar100\.npz does not exist.*put cifar100\.npz"):
         streams.get("split-cifar100", False, 0)
 

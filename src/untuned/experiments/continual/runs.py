@@ -53,10 +53,8 @@ class Plan(NamedTuple):
     def words(self) -> str:
         """What is run, for a reader."""
         tasks = "all tasks" if self.tasks is None else f"the first {self.tasks} tasks"
-        return (
-            f"{self.problem}, {tasks}, {len(self.seeds)} seeds, {self.proxy} proxy, preset "
-            f"'{self.preset}'."
-        )
+        seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}"
+        return f"{self.problem}, {tasks}, {seeds}, {self.proxy} proxy, preset '{self.preset}'."
 
 
 def plan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -48,10 +49,14 @@ class Stream(NamedTuple):
         return self.tasks[number].classes if self.masked else np.arange(self.outputs)
 
 
-def stream(groups: list, X: tuple, y: tuple, kept: Callable, masked: bool) -> Stream:
+def stream(
+    groups: list, X: tuple, y: tuple, kept: Callable, masked: bool,
+    prepare: Callable[[np.ndarray], np.ndarray] = lambda X: X,
+) -> Stream:  # fmt: skip
     """A stream from arrays: `groups` are the classes of each task, X and y (train, test) pairs.
 
-    `kept(class, rows)` gives those of a class's training rows that are kept, in order.
+    `kept(class, rows)` gives those of a class's training rows that are kept, in order; `prepare`
+    makes a network's inputs of rows, so that it need not be done for those that are not kept.
     """
     X_train, X_test = X
     y_train, y_test = (np.asarray(part) for part in y)
@@ -71,33 +76,38 @@ def stream(groups: list, X: tuple, y: tuple, kept: Callable, masked: bool) -> St
         test = np.flatnonzero(np.isin(y_test, classes))
         if len(test) == 0:
             raise ValueError(f"Task {number} has no test row; give some to judge it by.")
-        tasks.append(Task(classes, X_train[train], y_train[train], X_test[test], y_test[test]))
+        tasks.append(
+            Task(
+                classes, prepare(X_train[train]), y_train[train],
+                prepare(X_test[test]), y_test[test],
+            )
+        )  # fmt: skip
     outputs = 1 + max(int(task.classes.max()) for task in tasks)
     return Stream(tuple(tasks), outputs, masked)
 
 
+@cache  # a worker learns many streams of the same data
+def _arrays(name: str) -> tuple[tuple, tuple]:
+    data = datasets.load(name)
+    labels = tuple(data[part].astype(np.int64) for part in ("y_train", "y_test"))
+    return (data["X_train"], data["X_test"]), labels
+
+
 def split_cifar100(imbalanced: bool, seed: int) -> Stream:
-    """20 tasks of 5 classes in label order; pixels divided by 255. No seed: images are kept in
-    file order."""
-    data = datasets.load("cifar100")
-    images = [_channels_first(data[name]) for name in ("X_train", "X_test")]
-    labels = tuple(data[name].astype(np.int64) for name in ("y_train", "y_test"))
+    """20 tasks of 5 classes in label order; images are kept in file order, whatever the seed."""
+    images, labels = _arrays("cifar100")
 
     def kept(label: int, rows: np.ndarray) -> np.ndarray:
         return rows[: CIFAR_KEPT[label]] if imbalanced else rows
 
     groups = [np.arange(start, start + 5) for start in range(0, 100, 5)]
-    return stream(groups, (images[0], images[1]), labels, kept, masked=True)
+    return stream(groups, images, labels, kept, True, _channels_first)
 
 
 def split_mnist(imbalanced: bool, seed: int) -> Stream:
     """5 tasks of 2 digits, 1000 training images each, drawn by the seed; no mask at test."""
-    data = datasets.load("mnist")
+    images, labels = _arrays("mnist")
     rng = np.random.default_rng([seed, 0])
-
-    def normalised(name: str) -> np.ndarray:
-        pixels = data[name].reshape(len(data[name]), -1).astype(np.float32) / 255
-        return (pixels - MNIST_MEAN) / MNIST_SPREAD
 
     def kept(label: int, rows: np.ndarray) -> np.ndarray:
         count = MNIST_ROWS // 2
@@ -106,9 +116,8 @@ def split_mnist(imbalanced: bool, seed: int) -> Stream:
             count = MNIST_MINORITY if rare else MNIST_ROWS - MNIST_MINORITY
         return rng.permutation(rows)[:count]
 
-    labels = tuple(data[name].astype(np.int64) for name in ("y_train", "y_test"))
     groups = [np.array([first, first + 1]) for first in range(0, 10, 2)]
-    return stream(groups, (normalised("X_train"), normalised("X_test")), labels, kept, masked=False)
+    return stream(groups, images, labels, kept, False, _normalised)
 
 
 STREAMS = {"split-cifar100": (split_cifar100, 20), "split-mnist": (split_mnist, 5)}
@@ -135,3 +144,8 @@ def get(name: str, imbalanced: bool, seed: int, tasks: int | None = None) -> Str
 
 def _channels_first(images: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2)).astype(np.float32) / 255
+
+
+def _normalised(images: np.ndarray) -> np.ndarray:
+    pixels = images.reshape(len(images), -1).astype(np.float32) / 255
+    return (pixels - MNIST_MEAN) / MNIST_SPREAD
