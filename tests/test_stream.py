@@ -240,6 +240,35 @@ def test_an_online_run_makes_the_steps_it_says(monkeypatch):
     assert [entry[3] for entry in asked] == [False] * 3 + [True] + [False] * 6 + [True] * 2
 
 
+@pytest.mark.parametrize("shape", [(6, 5), (1, 12, 12), (2, 40, 40)])
+def test_rows_may_have_any_shape(shape):
+    """Pictures of one channel or more go through convolutions, other shapes are flattened."""
+    stream = blobs(masked=False, tasks=2, rows=8, shape=shape)
+    found = learner.learn(stream, "auto", Epochs(epochs=2, batch=8, memory=4), 0)
+    assert np.isfinite(found.accuracy[1]).all()
+
+
+def test_classes_may_come_in_any_order():
+    rng = np.random.default_rng(0)
+    y = np.arange(80) % 4
+    X = 3.0 * np.eye(4, 6)[y] + 0.1 * rng.normal(size=(80, 6))  # float64, as arrays are
+    keep = lambda _, rows: rows
+    found = [
+        learner.learn(
+            streams.stream(groups, (X, X), (y, y), keep, True),
+            "icarl", Online(batch=20, chosen=10, memory=8), 0,
+        ).accuracy
+        for groups in ([[0, 2], [1, 3]], [[2, 0], [3, 1]])
+    ]  # fmt: skip
+    np.testing.assert_array_equal(*found)
+    assert found[0][1].min() > 0.9
+
+
+def test_an_unknown_selector_is_refused():
+    with pytest.raises(ValueError, match="the nearest name is 'auto'"):
+        learner.learn(blobs(), "autos", Online(), 0)
+
+
 def test_seeds_are_paired():
     """What is no selector's is the same for all: first weights, order of rows, the stream."""
     protocol = Online(batch=20, chosen=5, memory=12, passes=2)

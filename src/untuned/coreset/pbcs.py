@@ -147,7 +147,7 @@ def pbcs(c: Candidates, size: int, *, steps: int = STEPS) -> Selection:
     """The rows of largest probability, and these as weights."""
     method = PBCS(size, seed=int(c.rng.integers(2**31)))
     model = proxies.heads(c, method.masks)
-    share = torch.tensor(c.share, dtype=model.dtype)
+    share = model.tensor(c.share)
 
     def outer(x: Any, y: Tree, rows: Tree) -> Any:
         return (model.losses(y, rows) @ share).mean()

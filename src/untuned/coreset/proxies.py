@@ -37,10 +37,9 @@ class Proxy(NamedTuple):
     losses: Callable[[Tree, Tree], Any]  # (parameters, rows) -> one loss per row
     penalty: Callable[[Tree], Any]
 
-    @property
-    def dtype(self) -> Any:
-        """What it computes in."""
-        return next(iter(self.start.values())).dtype
+    def tensor(self, values: np.ndarray) -> Any:
+        """An array in the dtype and on the device that it computes in."""
+        return torch.tensor(values).to(next(iter(self.start.values())))
 
 
 def get(name: str, c: Candidates) -> Proxy:

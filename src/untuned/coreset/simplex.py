@@ -62,8 +62,7 @@ def weights(
 ) -> np.ndarray:  # fmt: skip
     """lambda after `steps`; `solved` begins with the model that is best at lambda = 1/n."""
     model = proxies.get(proxy, c)
-    share = torch.tensor(c.share, dtype=model.dtype)
-    z = torch.tensor(c.rng.standard_normal((DRAWS, len(c))), dtype=model.dtype)
+    share, z = model.tensor(c.share), model.tensor(c.rng.standard_normal((DRAWS, len(c))))
 
     def outer(x: Any, y: Any, rows: Any) -> Any:
         return share @ model.losses(y, rows) + strength * smoothed_top_k(x, size, smoothing * z)
@@ -80,7 +79,7 @@ def weights(
     # A method that diverged has no last point; its best one is what there is.
     last = result.state.x
     found = last if bool(torch.isfinite(last).all()) else result.x
-    return found.double().numpy()
+    return found.double().cpu().numpy()
 
 
 def smoothed_top_k(x: Any, size: int, noise: Any) -> Any:

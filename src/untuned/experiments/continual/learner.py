@@ -21,6 +21,7 @@ from untuned.experiments.continual import networks
 from untuned.experiments.continual.memory import Memory
 from untuned.experiments.continual.protocols import ROWS, Epochs, Online
 from untuned.experiments.continual.streams import Stream, Task
+from untuned.wording import unknown
 
 
 class Outcome(NamedTuple):
@@ -53,11 +54,13 @@ class _Learner:
         self, stream: Stream, method: str, protocol: Any, seed: int, options: dict[str, Any]
     ):
         self.stream, self.method, self.protocol, self.options = stream, method, protocol, options
+        if method not in ROWS:
+            raise unknown("selector", method, ROWS)
         self.row = ROWS[method]
         self.online = isinstance(protocol, Online)
         inputs = stream.tasks[0].X.shape[1:]
         if len(inputs) == 3:  # images; channels last is how convolutions are quick on a CPU
-            network: Any = networks.SmallResNet(stream.outputs)
+            network: Any = networks.SmallResNet(stream.outputs, inputs[0])
             self.model = network.to(memory_format=torch.channels_last)
         else:
             self.model = networks.mlp(int(np.prod(inputs)), stream.outputs)

@@ -11,7 +11,12 @@ from torch.nn import functional
 def mlp(inputs: int, outputs: int) -> nn.Module:
     """Two hidden layers of 100."""
     return nn.Sequential(
-        nn.Linear(inputs, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, outputs)
+        nn.Flatten(),
+        nn.Linear(inputs, 100),
+        nn.ReLU(),
+        nn.Linear(100, 100),
+        nn.ReLU(),
+        nn.Linear(100, outputs),
     )
 
 
@@ -39,9 +44,9 @@ class SmallResNet(nn.Module):
     Normalisation keeps no running statistics: test batches normalise by themselves.
     """
 
-    def __init__(self, outputs: int, width: int = 20, dropout: float = 0.2):
+    def __init__(self, outputs: int, channels: int = 3, width: int = 20, dropout: float = 0.2):
         super().__init__()
-        self.stem = nn.Conv2d(3, width, 3, padding=1, bias=False)
+        self.stem = nn.Conv2d(channels, width, 3, padding=1, bias=False)
         self.norm = _norm(width)
         blocks, inside = [], width
         for scale in (1, 2, 4, 8):
@@ -55,7 +60,7 @@ class SmallResNet(nn.Module):
     def forward(self, x: Any) -> Any:
         """Logits of all classes."""
         x = functional.relu(self.norm(self.stem(x)))
-        x = functional.avg_pool2d(self.blocks(x), 4)
+        x = functional.adaptive_avg_pool2d(self.blocks(x), 1)
         return self.head(x.flatten(1))
 
 

@@ -62,7 +62,7 @@ def stream(
     y_train, y_test = (np.asarray(part) for part in y)
     tasks = []
     for number, group in enumerate(groups, start=1):
-        classes = np.asarray(group)
+        classes = np.unique(np.asarray(group, int))
         rows = [np.asarray(kept(label, np.flatnonzero(y_train == label))) for label in classes]
         for label, of_class in zip(classes, rows, strict=True):
             if len(of_class) == 0:
@@ -78,8 +78,11 @@ def stream(
             raise ValueError(f"Task {number} has no test row; give some to judge it by.")
         tasks.append(
             Task(
-                classes, prepare(X_train[train]), y_train[train],
-                prepare(X_test[test]), y_test[test],
+                classes,
+                np.asarray(prepare(X_train[train]), np.float32),
+                y_train[train],
+                np.asarray(prepare(X_test[test]), np.float32),
+                y_test[test],
             )
         )  # fmt: skip
     outputs = 1 + max(int(task.classes.max()) for task in tasks)
