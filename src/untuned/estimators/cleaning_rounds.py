@@ -84,8 +84,7 @@ def clean(
         judged = _rounds(rows, x, y, classes, solve, ends)
     else:
         chosen = np.sort(rng.permutation(len(label))[:SAMPLE])
-        part = Rows(*(None if leaf is None else np.asarray(leaf)[chosen] for leaf in rows))
-        part = part._replace(features=jnp.asarray(part.features))
+        part = Rows(*(None if leaf is None else leaf[chosen] for leaf in rows))
         judged = _rounds(part, x, y, classes, solve, ends)
         judged = _refit(rows, judged, SAMPLE / len(label), folds)
     coef, intercept = _mean_model(judged.y, folds)
@@ -133,8 +132,7 @@ def _refit(rows: Rows, sample: _Judged, share: float, folds: int) -> _Judged:
     evidence[noisy] = as_evidence(of_given(posterior, given))
     # A mean over more rows is closer to the truth, so it needs less of a ridge in proportion.
     x = cleaning_problem.with_ridge_times(sample.x, share)
-    likelihood = _likelihood(rows, sample.transition)
-    y = cleaning_problem.solve_inner(x, sample.y, _ready(rows, evidence, likelihood), folds)
+    y = cleaning_problem.solve_inner(x, sample.y, _blocks(rows, evidence), folds)
     probabilities = _unseen(rows, y)
     transition = noise.fit_transition(probabilities[noisy], given, weight, sample.transition)
     return _Judged(x, y, probabilities, evidence, transition, sample.result)
@@ -156,17 +154,19 @@ def _likelihood(rows: Rows, transition: np.ndarray) -> np.ndarray:
     return np.where(rows.trusted[:, None], certain, transition.T[rows.label])
 
 
-def _ready(rows: Rows, evidence: np.ndarray, likelihood: np.ndarray) -> Rows:
-    """The rows as arrays of the solver; rows that only fill up to their number have no weight."""
-    count = len(rows.features)
+def _ready(rows: Rows, evidence: np.ndarray, likelihood: np.ndarray, count: int = 0) -> Rows:
+    """The rows as arrays of the solver, at least `count`; those added have no weight."""
+    count = max(count, len(rows.features))
 
     def filled(values: np.ndarray, dtype: Any, filling: float = 0) -> Any:
+        if len(values) == count and values.dtype == dtype:
+            return jnp.asarray(values)
         whole = np.full((count, *values.shape[1:]), filling, dtype)
         whole[: len(values)] = values
         return jnp.asarray(whole)
 
     return Rows(
-        rows.features,
+        filled(rows.features, np.float32),
         filled(rows.label, np.int32),
         filled(rows.fold, np.int32),
         filled(rows.weight, np.float32),
@@ -176,6 +176,17 @@ def _ready(rows: Rows, evidence: np.ndarray, likelihood: np.ndarray) -> Rows:
     )
 
 
+def _blocks(rows: Rows, evidence: np.ndarray) -> list[Rows]:
+    """The rows as blocks of one size, for g alone, which asks for no likelihood."""
+    blocks = []
+    for start in range(0, len(rows.label), BLOCK_ROWS):
+        part = slice(start, start + BLOCK_ROWS)
+        block = Rows(*(None if leaf is None else leaf[part] for leaf in rows))
+        none = np.ones((len(block.label), 0))
+        blocks.append(_ready(block, evidence[part], none, BLOCK_ROWS))
+    return blocks
+
+
 def _unseen(rows: Rows, y: Tree) -> np.ndarray:
     """Probabilities by the model of each row's own fold, which has not seen it."""
     folds = rows.fold.max() + 1
@@ -183,7 +194,7 @@ def _unseen(rows: Rows, y: Tree) -> np.ndarray:
     found = np.empty((len(rows.fold), len(intercepts[0])))
     for fold in range(folds):
         mine = np.flatnonzero(rows.fold == fold)
-        scores = np.asarray(rows.features)[mine] @ coefs[fold] + intercepts[fold]
+        scores = rows.features[mine] @ coefs[fold] + intercepts[fold]
         found[mine] = softmax(scores.astype(np.float64), axis=1)
     return found
 
@@ -206,15 +217,22 @@ def _folds(group: np.ndarray, label: np.ndarray, folds: int, rng: Any) -> np.nda
     return fold_of_group[np.searchsorted(groups, group)]
 
 
-def _whitened(table: Table, first: np.ndarray, white: Whitening) -> Any:
+def _whitened(table: Table, first: np.ndarray, white: Whitening) -> np.ndarray:
     """The features of all merged rows, filled up with zeros to a size others have too."""
     rows, columns = len(first), len(white.penalty)
     shape = _rounded(rows, ROWS), _rounded(columns, FEATURES)
-    features = np.zeros(shape, np.float32)
+    features = _aligned_zeros(shape)
     for start in range(0, rows, BLOCK_ROWS):
         block = _block(table, first, start)
         features[start : start + len(block), :columns] = white.apply(block)
-    return jnp.asarray(features)
+    return features
+
+
+def _aligned_zeros(shape: tuple[int, int]) -> np.ndarray:
+    """Zeros in float32 that JAX can use where they are: it copies what does not start at 64 bytes."""
+    memory = np.zeros(shape[0] * shape[1] * 4 + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + shape[0] * shape[1] * 4].view(np.float32).reshape(shape)
 
 
 def _penalty(white: Whitening, columns: int) -> np.ndarray:
