@@ -105,7 +105,8 @@ def test_right_labels_are_left_alone():
 
 def test_a_model_of_a_sample_is_refitted_on_all_rows(monkeypatch):
     X, given, wrong, *_ = table()
-    monkeypatch.setattr(cleaning_rounds, "SAMPLE", 100)
+    monkeypatch.setattr(cleaning_rounds, "FEWEST_SAMPLED", 50)
+    monkeypatch.setattr(cleaning_rounds, "MOST_SAMPLED", 100)
     sizes = []
     minimize = cleaning_rounds.minimize
 

@@ -28,7 +28,8 @@ ROUNDS = 3  # after the first; more begin to fit the rows that judge
 SURE = 1e-4  # evidence is cut at these odds, and at their opposite
 BELIEVED = 20.0  # evidence at which a weight is 1, whatever slope and offset
 TOL = 0.1  # three numbers about thousands of rows need no more than one digit
-SAMPLE = 4096  # rows that say enough about three numbers and the noise
+# Rows that say enough about three numbers and the noise; where rows are wide, fewer do.
+MOST_SAMPLED, FEWEST_SAMPLED, SAMPLED_ENTRIES = 4096, 2048, 2**20
 ROWS, FEATURES = (1024,), (16, 64)  # smaller sizes are rounded up, to share what is compiled
 
 
@@ -80,13 +81,14 @@ def clean(
     fold = _folds(merged.group, label, folds, rng)
     rows = Rows(features, label, fold, merged.weight, trusted, None, None)
     x, y = cleaning_problem.start(_penalty(white, features.shape[1]), classes, folds)
-    if len(label) <= 2 * SAMPLE:
+    sample = int(np.clip(SAMPLED_ENTRIES / features.shape[1], FEWEST_SAMPLED, MOST_SAMPLED))
+    if len(label) <= 2 * sample:
         judged = _rounds(rows, x, y, classes, solve, ends)
     else:
-        chosen = np.sort(rng.permutation(len(label))[:SAMPLE])
+        chosen = np.sort(rng.permutation(len(label))[:sample])
         part = Rows(*(None if leaf is None else leaf[chosen] for leaf in rows))
         judged = _rounds(part, x, y, classes, solve, ends)
-        judged = _refit(rows, judged, SAMPLE / len(label), folds)
+        judged = _refit(rows, judged, sample / len(label), folds)
     coef, intercept = _mean_model(judged.y, folds)
     coef, intercept = white.coefficients(coef[: len(white.penalty)], intercept)
     learned = Numbers(*map(float, cleaning_problem.numbers(judged.x)))
@@ -229,7 +231,7 @@ def _whitened(table: Table, first: np.ndarray, white: Whitening) -> np.ndarray:
 
 
 def _aligned_zeros(shape: tuple[int, int]) -> np.ndarray:
-    """Zeros in float32 that JAX can use where they are: it copies what does not start at 64 bytes."""
+    """Zeros in float32 that JAX uses where they are; it copies what does not start at 64 bytes."""
     memory = np.zeros(shape[0] * shape[1] * 4 + 64, np.uint8)
     start = -memory.ctypes.data % 64
     return memory[start : start + shape[0] * shape[1] * 4].view(np.float32).reshape(shape)
