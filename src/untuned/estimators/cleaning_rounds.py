@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from scipy.special import logit, softmax
 
@@ -128,10 +128,10 @@ def _refit(rows: Rows, sample: _Judged, share: float, folds: int) -> _Judged:
     noisy = ~rows.trusted
     given, weight = rows.label[noisy], rows.weight[noisy]
     # A row's own fold was spared by the model that judges it, whether it was in the sample or not.
-    probabilities = _unseen(rows, sample.y)
     evidence = np.full(len(noisy), BELIEVED)
-    posterior = noise.posterior(probabilities[noisy], sample.transition, given)
+    posterior = noise.posterior(_unseen(rows, sample.y)[noisy], sample.transition, given)
     evidence[noisy] = as_evidence(of_given(posterior, given))
+    del posterior  # as large as some tables
     # A mean over more rows is closer to the truth, so it needs less of a ridge in proportion.
     x = cleaning_problem.with_ridge_times(sample.x, share)
     y = cleaning_problem.solve_inner(x, sample.y, _blocks(rows, evidence), folds)
@@ -161,11 +161,11 @@ def _ready(rows: Rows, evidence: np.ndarray, likelihood: np.ndarray, count: int 
     count = max(count, len(rows.features))
 
     def filled(values: np.ndarray, dtype: Any, filling: float = 0) -> Any:
-        if len(values) == count and values.dtype == dtype:
-            return jnp.asarray(values)
-        whole = np.full((count, *values.shape[1:]), filling, dtype)
-        whole[: len(values)] = values
-        return jnp.asarray(whole)
+        whole = values
+        if len(values) < count or values.dtype != dtype:
+            whole = np.full((count, *values.shape[1:]), filling, dtype)
+            whole[: len(values)] = values
+        return jax.device_put(whole)  # used where it is, if aligned; `asarray` would copy
 
     return Rows(
         filled(rows.features, np.float32),
@@ -196,8 +196,10 @@ def _unseen(rows: Rows, y: Tree) -> np.ndarray:
     found = np.empty((len(rows.fold), len(intercepts[0])))
     for fold in range(folds):
         mine = np.flatnonzero(rows.fold == fold)
-        scores = rows.features[mine] @ coefs[fold] + intercepts[fold]
-        found[mine] = softmax(scores.astype(np.float64), axis=1)
+        for start in range(0, len(mine), BLOCK_ROWS):
+            part = mine[start : start + BLOCK_ROWS]
+            scores = rows.features[part] @ coefs[fold] + intercepts[fold]
+            found[part] = softmax(scores.astype(np.float64), axis=1)
     return found
 
 
@@ -222,7 +224,8 @@ def _folds(group: np.ndarray, label: np.ndarray, folds: int, rng: Any) -> np.nda
 def _whitened(table: Table, first: np.ndarray, white: Whitening) -> np.ndarray:
     """The features of all merged rows, filled up with zeros to a size others have too."""
     rows, columns = len(first), len(white.penalty)
-    shape = _rounded(rows, ROWS), _rounded(columns, FEATURES)
+    few = rows <= 2 * MOST_SAMPLED  # of many, memory counts more than compilation
+    shape = _rounded(rows, ROWS), _rounded(columns, FEATURES) if few else columns
     features = _aligned_zeros(shape)
     for start in range(0, rows, BLOCK_ROWS):
         block = _block(table, first, start)
