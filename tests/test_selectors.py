@@ -413,6 +413,10 @@ def test_weights_of_candidates_count():
     for method in ("uniform", "k-means-features"):
         rows = coreset.select(net, X, y, 6, method=method, weights=only).indices
         assert sorted(rows.tolist()) == list(range(6))
+    for method in coreset.names():  # rows that do not count fill up where others run out
+        options = CHEAP.get(method, {})
+        rows = coreset.select(net, X, y, 12, method=method, weights=only, **options).indices
+        assert len(set(rows.tolist())) == 12
     # A mean of one row is that row.
     one = np.zeros(20)
     one[[np.flatnonzero(y == 0)[2], np.flatnonzero(y == 1)[3]]] = 1

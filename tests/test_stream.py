@@ -93,6 +93,8 @@ def test_bad_streams_are_refused():
     keep = lambda _, rows: rows
     with pytest.raises(ValueError, match="The class 2 of task 2 has no training row"):
         streams.stream([[0], [2]], (X, X), (y, y), keep, True)
+    with pytest.raises(ValueError, match="The stream has no task"):
+        streams.stream([], (X, X), (y, y), keep, True)
     with pytest.raises(ValueError, match="Task 1 is empty"):
         streams.stream([[], [1]], (X, X), (y, y), keep, True)
     with pytest.raises(ValueError, match="Task 1 has no test row"):

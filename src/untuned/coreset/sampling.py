@@ -30,7 +30,8 @@ def spread(X: np.ndarray, share: np.ndarray, size: int, rng: np.random.Generator
     nearest, left = np.ones(len(X)), share.copy()
     chosen = np.empty(size, int)
     for k in range(size):
-        chosen[k] = draw(nearest * left, 1, rng, among=left)[0]
+        order = draw(nearest * left, k + 1, rng, among=left)
+        chosen[k] = order[~np.isin(order, chosen[:k])][0]  # rows without a share come again
         left[chosen[k]] = 0
         distance = np.maximum(squares - 2 * X @ X[chosen[k]] + squares[chosen[k]], 0)
         distance[distance <= 1e-12 * squares] = 0

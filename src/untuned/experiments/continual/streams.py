@@ -61,6 +61,8 @@ def stream(
     X_train, X_test = X
     y_train, y_test = (np.asarray(part) for part in y)
     tasks = []
+    if len(groups) == 0:
+        raise ValueError("The stream has no task; give the classes of at least one.")
     for number, group in enumerate(groups, start=1):
         classes = np.unique(np.asarray(group, int))
         rows = [np.asarray(kept(label, np.flatnonzero(y_train == label))) for label in classes]
