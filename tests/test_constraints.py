@@ -71,3 +71,12 @@ def test_start_is_brought_into_the_set(library, method):
     x = as_numpy(result.state.x)
     assert np.all(x >= 0)
     assert x.sum() == pytest.approx(1)
+
+
+def test_simplex_of_large_entries_sums_to_one(library):
+    """After a step that was far too long, float32 must not leave the simplex."""
+    ops = get(library)
+    for entries in ([1e10, 0.0, 5e9], [-3e12, -3e12, 7.0], [2e9, 2e9, 2e9, -1.0]):
+        found = ops.to_numpy(ops.simplex(ops.asarray(np.array(entries, np.float32))))
+        assert found.sum() == pytest.approx(1, abs=1e-6)
+        assert found.min() >= 0

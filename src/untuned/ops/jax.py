@@ -146,6 +146,8 @@ def matrix(product: Callable, size: int, like: Tree, /) -> Any:
 
 
 def simplex(array: Any, /) -> Any:
+    # The same for all shifts, and with this one large entries do not round the sum away from one.
+    array = array - jnp.max(array)
     flat = array.ravel()
     descending = jnp.sort(flat)[::-1]
     excess = (jnp.cumsum(descending) - 1) / jnp.arange(1, flat.size + 1, dtype=flat.dtype)

@@ -161,6 +161,8 @@ def clip(array: Any, low: Any, high: Any, /) -> Any:
 
 
 def simplex(array: Any, /) -> Any:
+    # The same for all shifts, and with this one large entries do not round the sum away from one.
+    array = array - array.max()
     flat = array.flatten()
     descending = torch.sort(flat, descending=True).values
     ranks = torch.arange(1, flat.numel() + 1, dtype=flat.dtype, device=flat.device)
