@@ -142,8 +142,10 @@ class _Run:
         # end, and spend them on products.
         effort = "full" if self.solver.cost.hvp is not None else "least" if little else "half"
         self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, effort=effort)
-        # No steps yet, but what the first call sets up is not the method's time.
-        ops.sync(self.chunk(*arguments))
+        # What the first step sets up is not the method's time. Its result is not used, so where a
+        # step may take long the set-up of its outer parts must do.
+        one = effort != "half" and ops.name != "torch"
+        ops.sync(self.chunk(*arguments[:3], np.int32(one)))
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
             batch = gather(ops, data, feed, 0, (0, 0), feeder.draws)
