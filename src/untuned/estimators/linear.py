@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from untuned import interrupts
 from untuned.estimators import folds, groups, standardised
 from untuned.wording import brief
 
@@ -153,6 +154,7 @@ class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
     True
     """
 
+    @interrupts.passed_on()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BilevelLogisticRegression:
         """Find the strengths, and fit the model with them to all rows.
 
@@ -248,6 +250,7 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
         tags.target_tags.multi_output = True
         return tags
 
+    @interrupts.passed_on()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BilevelRidge:
         """Find the strengths, and fit the model with them to all rows.
 

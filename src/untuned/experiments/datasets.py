@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from zipfile import BadZipFile, is_zipfile
+from zipfile import is_zipfile
 
 import numpy as np
 
-from untuned.wording import unknown
+from untuned.wording import reason, unknown
 
 VARIABLE = "UNTUNED_DATA"
 
@@ -86,9 +86,11 @@ def _read(path: Path, fields: tuple[str, ...]) -> dict[str, np.ndarray]:
             missing = [field for field in fields if field not in file]
             if not missing:
                 return {field: file[field] for field in fields}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # zipfile, zlib and NumPy have a dozen for a damaged file
         raise ValueError(
-            f"The data file {path} cannot be read ({str(error)[:80]}); give the whole file."
+            f"The data file {path} cannot be read ({reason(error, 80)}); give the whole file."
         ) from None
     raise ValueError(
         f"The data file {path} has no field {missing[0]!r}; expected {', '.join(fields)}."

@@ -8,6 +8,7 @@ lie beside each other and never mix.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from untuned.folder import put
 
 if TYPE_CHECKING:
     import pandas
@@ -59,11 +62,9 @@ def write(folder: Path, run: Run, frame: pandas.DataFrame) -> None:
     target = path(folder, run)
     # Two commands may write the same record at once; each has its own partial file.
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-    with partial.open("wb") as file:
-        parquet.write_table(table, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, target)
+    content = io.BytesIO()
+    parquet.write_table(table, content, write_page_checksum=True)
+    put(target, partial, content.getvalue())
 
 
 def read(folder: Path, run: Run) -> pandas.DataFrame | None:
@@ -72,12 +73,13 @@ def read(folder: Path, run: Run) -> pandas.DataFrame | None:
     from pyarrow import parquet
 
     try:
-        table = parquet.read_table(path(folder, run))
-    except (FileNotFoundError, pyarrow.ArrowInvalid):  # a damaged file is no record
+        table = parquet.read_table(path(folder, run), page_checksum_verification=True)
+        # Without what pandas notes of its own, which in a damaged file may be anything.
+        frame = table.to_pandas(ignore_metadata=True)
+    except (OSError, ValueError, pyarrow.ArrowException):  # a damaged file is no record
         return None
     if (table.schema.metadata or {}).get(KEY) != _text(run).encode():
         return None
-    frame = table.to_pandas()
     for position, (name, value) in enumerate(run._asdict().items()):
         frame.insert(position, name, value)
     return frame
