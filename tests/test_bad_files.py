@@ -20,8 +20,8 @@ from test_bad_input import MANY, examples
 from untuned import cli
 
 PIECES = [
-    b"", b",", b"\n", b'"', b"\r", b"\0", b"\xff\xfe", b"null", b"-1", b"1e999", b"nan", b"[]", b"{}",
-    b"<b>", b"../x", b"9" * 30, b"True", b";", b"\t", "\u2028é".encode(),
+    b"", b",", b"\n", b'"', b"\r", b"\0", b"\xff\xfe", b"null", b"-1", b"1e999", b"nan", b"[]",
+    b"{}", b"<b>", b"../x", b"9" * 30, b"True", b";", b"\t", "\u2028é".encode(),
 ]  # fmt: skip
 
 

@@ -143,6 +143,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         from untuned.estimators.cleaning_rounds import clean
 
         merged = cleaning_input.merge(table)
+        cleaning_input.check_rows_differ(merged)
         cleaned = clean(
             table, merged, len(self.classes_), self.folds, check_random_state(self.random_state),
             max_seconds=self.max_seconds, method=self.method, max_steps=self.max_steps,

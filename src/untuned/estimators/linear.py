@@ -270,7 +270,7 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
         )  # fmt: skip
         if len(y) < 2:
             raise ValueError("X has n_samples=1; expected at least two rows, to judge by one.")
-        target = np.asarray(y, np.float64).reshape(len(y), -1)
+        target = _as_numbers(y).reshape(len(y), -1)
         weight = self._weights(sample_weight, X)
         # Strengths do not depend on the targets' units; of one size, targets count alike.
         mean = np.average(target, axis=0, weights=weight)
@@ -288,3 +288,21 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
     def predict(self, X: Any) -> np.ndarray:
         """The expected target of each row."""
         return self._outputs(X)
+
+
+def _as_numbers(y: Any) -> np.ndarray:
+    """The targets as numbers; scikit-learn lets text and None through."""
+    try:
+        target = np.asarray(y, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"y holds {brief(np.ravel(y)[0])}; expected numbers, so convert it, or give classes to "
+            "BilevelLogisticRegression."
+        ) from None
+    missing = np.isnan(target).sum()
+    if missing:
+        raise ValueError(
+            f"Input y contains NaN or None in {missing} of {target.size} targets; leave those rows "
+            "out."
+        )
+    return target
