@@ -83,12 +83,14 @@ class Watch:
         return now - self.start >= self.seconds
 
     def verdict(self) -> bool:
-        """Whether it stayed flat; the medians of the second sixth and of the last are compared."""
+        """Whether it stayed flat, from the second sixth of the time to the last.
+
+        Of memory the medians are compared, and of speeds the best, since others may use the machine.
+        """
         sixth = len(self.samples) // 6
-        early, late = self.samples[sixth : 2 * sixth], self.samples[-sixth:]
-        memory, speed = (
-            [float(np.median([each[k] for each in part])) for part in (early, late)] for k in (0, 1)
-        )
+        parts = (self.samples[sixth : 2 * sixth], self.samples[-sixth:])
+        memory = [float(np.median([bytes_held for bytes_held, _ in part])) for part in parts]
+        speed = [max(speed for _, speed in part) for part in parts]
         growth, slowdown = memory[1] / memory[0] - 1, 1 - speed[1] / speed[0]
         flat = growth < MOST_GROWTH and slowdown < MOST_SLOWDOWN
         print(
