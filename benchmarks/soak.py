@@ -85,7 +85,7 @@ class Watch:
     def verdict(self) -> bool:
         """Whether it stayed flat, from the second sixth of the time to the last.
 
-        Of memory the medians are compared, and of speeds the best, since others may use the machine.
+        Medians of memory are compared, and the best speeds, since others may use the machine.
         """
         sixth = len(self.samples) // 6
         parts = (self.samples[sixth : 2 * sixth], self.samples[-sixth:])
