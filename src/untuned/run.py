@@ -146,8 +146,10 @@ class _Run:
         little = (
             sum(getattr(leaf, "nbytes", 0) for leaf in ops.flatten(arguments)[0]) <= LITTLE_DATA
         )
-        quick = little and self.solver.cost.hvp is None
-        self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, quick=quick)
+        # Methods of many loops (no fixed number of products) take long to compile, few steps to
+        # end, and spend them on products.
+        effort = "full" if self.solver.cost.hvp is not None else "least" if little else "half"
+        self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, effort=effort)
         # No steps yet, but what the first call sets up is not the method's time.
         ops.sync(self.chunk(*arguments))
 
@@ -158,7 +160,7 @@ class _Run:
         point = (self.problem.x0, self.problem.y0)
         feed = feeder.make(now.steps, now.drawn, 1)
         name = name and ("inner value", name)
-        self.inner_value = compiled(ops, name, inner_value, *point, data, feed, quick=quick)
+        self.inner_value = compiled(ops, name, inner_value, *point, data, feed, effort=effort)
         self.compile_seconds += time.perf_counter() - start
 
     def _start(self, in_one_piece: bool) -> chunk.Carry:
@@ -172,7 +174,7 @@ class _Run:
             return chunk.start(problem, solver, *point)
         start = compiled(
             problem.ops, name and ("start", name), partial(chunk.start, problem, solver),
-            *point, quick=True,
+            *point, effort="least",
         )  # fmt: skip
         return start(*point)
 
