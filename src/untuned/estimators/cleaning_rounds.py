@@ -21,6 +21,7 @@ from untuned.estimators.cleaning_input import BLOCK_ROWS, Merged, Table
 from untuned.estimators.cleaning_problem import Numbers, Rows
 from untuned.estimators.whitening import Whitening
 from untuned.ops import Tree
+from untuned.ops.jax import aligned_zeros
 from untuned.result import Result
 from untuned.run import minimize
 
@@ -165,7 +166,7 @@ def _ready(rows: Rows, evidence: np.ndarray, likelihood: np.ndarray, count: int 
         if len(values) < count or values.dtype != dtype:
             whole = np.full((count, *values.shape[1:]), filling, dtype)
             whole[: len(values)] = values
-        return jax.device_put(whole)  # used where it is, if aligned; `asarray` would copy
+        return jax.device_put(whole)  # `asarray` would copy
 
     return Rows(
         filled(rows.features, np.float32),
@@ -226,18 +227,11 @@ def _whitened(table: Table, first: np.ndarray, white: Whitening) -> np.ndarray:
     rows, columns = len(first), len(white.penalty)
     few = rows <= 2 * MOST_SAMPLED  # of many, memory counts more than compilation
     shape = _rounded(rows, ROWS), _rounded(columns, FEATURES) if few else columns
-    features = _aligned_zeros(shape)
+    features = aligned_zeros(shape)
     for start in range(0, rows, BLOCK_ROWS):
         block = _block(table, first, start)
         features[start : start + len(block), :columns] = white.apply(block)
     return features
-
-
-def _aligned_zeros(shape: tuple[int, int]) -> np.ndarray:
-    """Zeros in float32 that JAX uses where they are; it copies what does not start at 64 bytes."""
-    memory = np.zeros(shape[0] * shape[1] * 4 + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + shape[0] * shape[1] * 4].view(np.float32).reshape(shape)
 
 
 def _penalty(white: Whitening, columns: int) -> np.ndarray:
