@@ -21,10 +21,10 @@ from untuned import checkpoint
 from untuned.solvers import DTFBO
 
 RUNS = [
-    {"method": "s-tfbo", "batch_size": 8, "max_steps": 400, "eval_every": 5},
-    {"method": "soba", "max_steps": 400, "eval_every": 7},
-    {"method": DTFBO(inner_steps=3, linear_steps=3), "max_steps": 150, "eval_every": 1},
-    {"method": "auto", "batch_size": (6, 4), "max_steps": 300, "eval_every": 3},
+    {"method": "s-tfbo", "batch_size": 8, "max_steps": 200, "eval_every": 5},
+    {"method": "soba", "max_steps": 200, "eval_every": 7},
+    {"method": DTFBO(inner_steps=3, linear_steps=3), "max_steps": 80, "eval_every": 1},
+    {"method": "auto", "batch_size": (6, 4), "max_steps": 150, "eval_every": 3},
 ]
 PLACES = ("before", "midway", "unsynced", "unrenamed", "renamed")
 

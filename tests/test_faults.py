@@ -28,7 +28,7 @@ def kill(count, seed, folder):
 
 
 def test_a_few_kills(tmp_path):
-    assert "4 kills at any time, 4 while saving" in kill(8, 0, tmp_path)
+    assert "3 kills at any time, 3 while saving" in kill(6, 0, tmp_path)
 
 
 @pytest.mark.slow
@@ -113,14 +113,18 @@ def assert_damaged(path):
 
 def test_a_checkpoint_of_any_other_length_is_refused(saved, tmp_path):
     path = tmp_path / "run"
-    for length in range(len(saved)):
-        path.write_bytes(saved[:length])
-        assert_damaged(path)
+    checkpoints.save(path, {"a": np.arange(3), ".b": np.ones((2, 2))}, {"steps": 3})
+    small = path.read_bytes()
+    # Every length of a small one, and of a run's every seventh.
+    for content, step in ((small, 1), (saved, 7)):
+        for length in range(0, len(content), step):
+            path.write_bytes(content[:length])
+            assert_damaged(path)
 
 
 def test_flipped_bits_never_become_a_state(saved, tmp_path):
     rng, path = np.random.default_rng(0), tmp_path / "run"
-    for _ in range(2000):
+    for _ in range(800):
         content = bytearray(saved)
         for place in rng.integers(0, 8 * len(saved), rng.integers(1, 9)):
             content[place // 8] ^= 1 << (place % 8)
@@ -322,7 +326,7 @@ def test_a_callback_that_raises_costs_nothing(library, tmp_path):
 
 @both_libraries
 @pytest.mark.parametrize("role", ["outer", "inner"])
-@pytest.mark.parametrize("method", ["s-tfbo", "d-tfbo", "soba", "auto"])
+@pytest.mark.parametrize("method", ["s-tfbo", "d-tfbo", "auto"])
 def test_nan_from_some_step_on(library, role, method, tmp_path):
     """A term that is zero, and not a number once y has come some way."""
     function = {"outer": f, "inner": g}[role]

@@ -83,12 +83,12 @@ def test_no_flipped_value_is_taken(tmp_path):
     path = records.path(tmp_path, RUN)
     content, right = path.read_bytes(), records.read(tmp_path, RUN)
     refused = 0
-    for place in range(0, len(content), 3):
+    for place in range(0, len(content), 11):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
         found = records.read(tmp_path, RUN)
         refused += found is None
         assert found is None or found.equals(right), place
-    assert refused > 100
+    assert refused > 30
 
 
 def write_two(out):

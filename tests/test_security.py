@@ -263,7 +263,7 @@ def test_a_page_shows_scripts_as_text(command, hostile, browser):
 
 
 @needs_browser
-@pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
+@pytest.mark.parametrize("command", ["clean", "regularize"])
 def test_a_result_somebody_else_wrote_runs_nothing(command, hostile, browser, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(hostile / command, copy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,8 +19,9 @@ def brief(value: Any, most: int = 80) -> str:
 
 
 def reason(error: BaseException, most: int = 200) -> str:
-    """What another package says of an error, on one line, to be put into a sentence of ours."""
-    return (_on_one_line(str(error)) or type(error).__name__)[:most].rstrip(". ")
+    """The first sentence another package says of an error, to be put into one of ours."""
+    first = re.split(r"(?<=[.!?])\s", _on_one_line(str(error)), maxsplit=1)[0]
+    return (first or type(error).__name__)[:most].rstrip(".!? ")
 
 
 def _on_one_line(text: str) -> str:
