@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Half of the cores stay with the compiler of the other test process.
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench browser docs clean
+.PHONY: demo test lint format bench scale browser docs clean
 
 demo: .venv/installed
 	$(BIN)/untuned demo --out demo --overwrite
@@ -35,6 +35,10 @@ docs: .venv/installed-test
 
 bench: .venv/installed-test
 	$(BIN)/python benchmarks/run_all.py
+
+# Every method with 1, 2 and 4 processes, which takes minutes.
+scale: .venv/installed-test
+	$(BIN)/python -m pytest -q -m slow tests/test_group.py tests/test_sharded.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

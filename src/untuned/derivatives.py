@@ -105,10 +105,18 @@ class Oracles:
         return Linear(lambda v: pull(v, "y"), lambda v: pull(v, "x"))
 
 
-def _on(function: Callable, rows: Tree) -> Callable:
-    if rows is None:
-        return function
-    return lambda x, y: function(x, y, rows)
+class OnRows(NamedTuple):
+    """A function of (x, y, batch) as one of (x, y); an array library may look at the rows."""
+
+    function: Callable
+    rows: Tree
+
+    def __call__(self, x: Tree, y: Tree) -> Scalar:
+        return self.function(x, y, self.rows)
+
+
+def _on(function: Callable, rows: Tree) -> Any:
+    return function if rows is None else OnRows(function, rows)
 
 
 def oracles(outer: Callable, inner: Callable, *, like: tuple[Tree, Tree]) -> Oracles:

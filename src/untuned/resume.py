@@ -15,6 +15,7 @@ from untuned import checkpoint, stopping
 from untuned.batches import Data
 from untuned.checkpoint import fingerprint
 from untuned.chunk import Position
+from untuned.data_digest import data_digest
 from untuned.derivatives import Counts
 from untuned.ops import Ops, Scalar, Tree
 from untuned.problem import Problem
@@ -76,17 +77,27 @@ class Saver:
             "counts": now.counts._asdict(),
             "tol": tol,
         }
-        checkpoint.save(self.path, pack(self.problem.ops, now.carry) | columns, notes)
+        ops, y = self.problem.ops, self.problem.y0
+        arrays = pack(ops, now.carry)  # by all processes together, where there are several
+        if ops.leads(y):
+            checkpoint.save(self.path, arrays | columns, notes)
         self.last_save = time.monotonic()
         self.save_seconds = self.last_save - start
 
 
 def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
     """All that must be the same for a run to go on, but for what f and g compute (`probe`)."""
+    ops, data = problem.ops, problem.data
+    inner, outer = (data_digest(ops, side, problem.y0) for side in data[:2])
+    return settings_of(problem, solver, seed) | {"data": [inner, outer]}
+
+
+def settings_of(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
+    """What belongs to no process alone: the method, its start and what it was told."""
     ops = problem.ops
 
     def digest(tree: Tree) -> str:
-        return fingerprint([ops.to_numpy(leaf) for leaf in ops.flatten(tree)[0]])
+        return fingerprint(ops.to_host(tree))
 
     known = dataclasses.is_dataclass(solver) and not isinstance(solver, type)
     return {
@@ -94,13 +105,26 @@ def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
         **(dataclasses.asdict(solver) if known else {"hyperparameters": repr(solver)}),
         "array library": ops.name,
         "seed": seed,
+        "rows": list(problem.rows),
         "batch_size": list(problem.batch_sizes),
         "constraint": problem.constraint,
         "tree of x0 and y0": ops.paths((problem.x0, problem.y0)),
         "x0": digest(problem.x0),
         "y0": digest(problem.y0),
-        "data": digest(problem.data),
     }
+
+
+def check_alike(problem: Problem, solver: Any, seed: int, limits: dict, eval_every: int) -> None:
+    """Refuse a run whose processes were told different things: they would wait for ever."""
+    if not problem.grouped:
+        return
+    told = settings_of(problem, solver, seed) | limits | {"eval_every": eval_every}
+    for name, value in told.items():
+        if not problem.ops.alike(repr(value), problem.y0):
+            raise ValueError(
+                f"The processes of the group were given different {name} (here: {brief(value)}); "
+                "expected the same of all but the data in every process."
+            )
 
 
 def probe(problem: Problem) -> list[float]:
@@ -158,17 +182,9 @@ def _another_run(path: Path, difference: str) -> ValueError:
 
 def pack(ops: Ops, tree: Tree) -> dict[str, np.ndarray]:
     """The leaves of a tree as arrays by name."""
-    leaves = ops.flatten(tree)[0]
-    return {path: ops.to_numpy(leaf) for path, leaf in zip(ops.paths(tree), leaves, strict=True)}
+    return dict(zip(ops.paths(tree), ops.to_host(tree), strict=True))
 
 
 def unpack(ops: Ops, arrays: Mapping[str, np.ndarray], like: Tree) -> Tree:
     """Named arrays as a tree with the structure, dtypes and device of `like`."""
-    leaves, structure = ops.flatten(like)
-    restored = [
-        type(leaf)(arrays[path])
-        if isinstance(leaf, int | float)
-        else ops.asarray(arrays[path], leaf)
-        for path, leaf in zip(ops.paths(like), leaves, strict=True)
-    ]
-    return ops.unflatten(structure, restored)
+    return ops.from_host([arrays[path] for path in ops.paths(like)], like)

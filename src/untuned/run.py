@@ -45,6 +45,8 @@ def minimize(
     callback: Callable[[Snapshot], Any] | None = None,
     progress: bool = False,
     checkpoint: str | Path | None = None,
+    group: Any = None,
+    sharded: Any = False,
 ) -> Result:
     """Minimize f(x, y*(x)) over x, where y*(x) minimizes g(x, y) over y.
 
@@ -67,6 +69,10 @@ def minimize(
     callback : called with a `Snapshot` at every record; returning True stops the run.
     progress : True for a live bar.
     checkpoint : a path to save to as the run goes; an existing one is resumed from.
+    group : a process group of `torch.distributed`, each of whose processes calls `minimize` with
+        its own rows as data and the same of all else (docs/scale.md). On JAX give sharded arrays.
+    sharded : with `group`, which leaves of x0 belong to a process's own rows: True for all, or a
+        tree of True and False.
 
     Returns
     -------
@@ -85,7 +91,9 @@ def minimize(
     settings.check(solver, max_steps, max_seconds, tol, seed, eval_every, callback)
     max_steps, seed = int(max_steps), int(seed)  # NumPy's whole numbers are welcome too
     path = settings.checkpoint_path(checkpoint)
-    problem = build(outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint)
+    problem = build(
+        outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint, group, sharded
+    )
     if hasattr(solver, "fitted"):  # with those hyperparameters that only its run knows
         solver = solver.fitted(problem.rows, problem.batch_sizes, max_steps)
     limits = {
@@ -95,7 +103,9 @@ def minimize(
     }
     if eval_every is None:
         eval_every = 1 if solver.cost.hvp is None else math.ceil(max_steps / 100)
-    with problem.precision(), Bar(progress, max_steps, solver.name) as bar:
+    resume.check_alike(problem, solver, seed, limits, int(eval_every))
+    shown = progress and problem.ops.leads(problem.y0)
+    with problem.precision(), Bar(shown, max_steps, solver.name) as bar:
         run = _Run(problem, solver, limits, int(eval_every), seed, path)
         return run.result(run.loop(callback, bar))
 
@@ -116,7 +126,9 @@ class _Run:
         self.shares = stages.plan(problem, solver, seed)
         self.compile_seconds = 0.0
         self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
-        resumed = self.saver is not None and self.saver.path.exists()
+        # All processes of a run resume, or none: one may be too late to find no file.
+        found = self.saver is not None and self.saver.path.exists()
+        resumed = problem.agree(float(found)) > 0
         self.now = Position(self._start(in_one_piece=not resumed))
         if self.saver and resumed:
             self.now, self.history, self.seconds = self.saver.load(self.now, limits["tol"])
@@ -161,7 +173,7 @@ class _Run:
         problem, solver, name = self.problem, self.solver, self._name()
         point = (problem.x0, problem.y0)
         if not in_one_piece:
-            return chunk.start(problem, solver, *point)
+            return problem.ops.beside(chunk.start(problem, solver, *point), point)
         start = compiled(
             problem.ops, name and ("start", name), partial(chunk.start, problem, solver),
             *point, quick=True,
@@ -212,7 +224,7 @@ class _Run:
         carry = self.chunk(now.carry, self.data, feed, np.int32(count))
         feeder.draw_ahead(now.steps, now.drawn, count)  # while the device computes
         self.problem.ops.sync(carry)
-        taken = time.perf_counter() - start
+        taken = self.problem.agree(time.perf_counter() - start)
         self.seconds += taken
         self.now = Position(
             carry,
@@ -236,9 +248,10 @@ class _Run:
             state=self.solver.on_new_rows(self.problem.oracles, carry.state),
             # Values on other rows do not compare.
             best=carry.best._replace(measure=ops.scalar(math.inf, self.problem.y0)),
-            halt=self._halt(stopping.GO_ON),
+            halt=ops.counter(stopping.GO_ON),
             unchanged=ops.counter(0),
         )
+        fresh = self._beside(fresh)
         self.now = self.now._replace(carry=fresh, stage=self.now.stage + 1)
         self.sound = self.now
         self._compile()
@@ -272,10 +285,15 @@ class _Run:
         return float(self.inner_value(state.x, state.y, self.data, feed))
 
     def _halt(self, code: int) -> Any:
-        return self.problem.ops.counter(code)
+        return self._beside(self.problem.ops.counter(code))
+
+    def _beside(self, tree: Tree) -> Tree:
+        return self.problem.ops.beside(tree, self.problem.y0)
 
     def _save(self, only_if_due: bool = False) -> None:
-        if self.saver and (self.saver.is_due() or not only_if_due):
+        if not self.saver:
+            return
+        if not only_if_due or self.problem.agree(float(self.saver.is_due())):
             self.saver.save(self.now, self.history, self.seconds, self.limits["tol"])
 
     def _status(self, seconds: float) -> Status | None:
@@ -315,7 +333,8 @@ class _Run:
         snapshot = Snapshot(
             self.now.steps, self.seconds, x, y, v, record, state, self.compile_seconds
         )
-        return bool(callback(snapshot))  # NumPy's True is not `True`
+        stop = bool(callback(snapshot))  # NumPy's True is not `True`
+        return self.problem.agree(float(stop)) > 0
 
     def result(self, status: Status) -> Result:
         """What the user gets: the best point, and why the run ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax import tree_util as tu
 
-from untuned.ops import Scalar, Tree
+from untuned.ops import Scalar, Tree, spread
 
 name = "jax"
 
@@ -31,6 +31,8 @@ while_loop = lax.while_loop
 flatten = tu.tree_flatten
 unflatten = tu.tree_unflatten
 eigh = jnp.linalg.eigh
+agree, total, leads, alike = spread.agree, spread.total, spread.leads, spread.alike
+beside = spread.beside
 
 
 def paths(tree: Tree, /) -> list[str]:
@@ -47,6 +49,10 @@ def axpy(a: Scalar, x: Tree, y: Tree, /) -> Tree:
 
 def sub(a: Tree, b: Tree, /) -> Tree:
     return jax.tree.map(jnp.subtract, a, b)
+
+
+def size(tree: Tree, /) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def dot(a: Tree, b: Tree, /) -> Scalar:
@@ -85,7 +91,8 @@ def equal(a: Tree, b: Tree, /) -> Scalar:
 
 def take(tree: Tree, indices: Any, /) -> Tree:
     # The indices come from our own stream: no bounds need checking.
-    return jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)
+    rows = jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)
+    return spread.dealt(rows)
 
 
 class Rows(NamedTuple):
@@ -144,7 +151,11 @@ def matrix(product: Callable, size: int, like: Tree, /) -> Any:
     return jax.vmap(product)(jnp.eye(size, dtype=jnp.result_type(*jax.tree.leaves(like))))
 
 
-def simplex(array: Any, /) -> Any:
+def simplex(tree: Tree, /) -> Tree:
+    return jax.tree.map(_simplex, tree)
+
+
+def _simplex(array: Any) -> Any:
     flat = array.ravel()
     descending = jnp.sort(flat)[::-1]
     excess = (jnp.cumsum(descending) - 1) / jnp.arange(1, flat.size + 1, dtype=flat.dtype)
@@ -194,17 +205,26 @@ def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
 
 def precision(tree: Tree, /) -> AbstractContextManager:
     wide = any(dtype_name(leaf) == "float64" for leaf in jax.tree.leaves(tree))
-    return jax.enable_x64(wide or jax.config.read("jax_enable_x64"))
+    contexts = ExitStack()
+    contexts.enter_context(jax.enable_x64(wide or jax.config.read("jax_enable_x64")))
+    if (mesh := spread.mesh_of(tree)) is not None:
+        contexts.enter_context(jax.set_mesh(mesh))
+    if spread.is_shared(tree):
+        contexts.enter_context(spread.together())
+    return contexts
 
 
 def asarray(leaf: Any, like: Any = None, /) -> Any:
-    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    array = spread.automatic(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if like is None:
         return jnp.asarray(array)
     if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype != like.dtype:
         with np.errstate(over="ignore"):  # what is too large becomes inf, and is refused as such
             array = array.astype(like.dtype)
-    return array if isinstance(array, jax.Array) else jax.device_put(array, like.sharding)
+    if isinstance(array, jax.Array):
+        return array
+    mesh = spread.mesh_of(like)
+    return spread.put(array, like.sharding if mesh is None else spread.everywhere(mesh))
 
 
 def dtype_name(leaf: Any, /) -> str:
@@ -218,7 +238,29 @@ def device_name(leaf: Any, /) -> str:
 
 
 def to_numpy(leaf: Any, /) -> np.ndarray:
-    return np.asarray(leaf)
+    return spread.whole(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
+
+
+def to_host(tree: Tree, /) -> list[np.ndarray]:
+    return [to_numpy(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def from_host(arrays: list[np.ndarray], like: Tree, /) -> Tree:
+    leaves, structure = tu.tree_flatten(like)
+    pairs = zip(arrays, leaves, strict=True)
+    return tu.tree_unflatten(structure, [spread.put(a, leaf.sharding) for a, leaf in pairs])
+
+
+def pieces(tree: Tree, /) -> list[tuple[int, int, np.ndarray]]:
+    return [
+        (number, first, part)
+        for number, leaf in enumerate(jax.tree.leaves(tree))
+        for first, part in spread.pieces(leaf)
+    ]
+
+
+def as_given(tree: Tree, /) -> Tree:
+    return tree
 
 
 def sync(tree: Tree, /) -> None:
@@ -248,7 +290,8 @@ def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
 
 def compile(fn: Callable, /, *args: Any, quick: bool = False) -> Callable:
     # Compiled ahead of time: the clock can leave it out, and a second compilation cannot happen.
-    lowered = jax.jit(fn).lower(*args)
+    places = spread.out_shardings(fn, args)
+    lowered = (jax.jit(fn, out_shardings=places) if places else jax.jit(fn)).lower(*args)
     if jax.default_backend() != "cpu":
         return lowered.compile()
     try:
