@@ -20,6 +20,7 @@ from untuned import sharing
 from untuned.batches import Data
 from untuned.constraints import projection
 from untuned.derivatives import Oracles
+from untuned.disk.keep import keep_on_disk
 from untuned.ops import Ops, Tree
 from untuned.wording import brief
 
@@ -39,6 +40,7 @@ class Problem:
     batch_sizes: tuple[int | None, int | None]  # inner, outer; None for all rows
     constraint: str  # in words
     returns_numpy: bool
+    on_disk: tuple[Any, Any] = (None, None)  # where inner and outer rows are read from, if so
     grouped: bool = False  # whether rows are shared among the processes of a torch group
 
     @property
@@ -103,6 +105,9 @@ def build(
         _check_finite(ops, x, "x0")
         _check_finite(ops, y, "y0")
         like = ops.flatten(y)[0][0]
+        on_disk, (inner_data, outer_data) = keep_on_disk(
+            ops, (inner_data, outer_data), batch_size, group
+        )
         data = Data(
             _data(ops, inner_data, "inner_data", like), _data(ops, outer_data, "outer_data", like)
         )
@@ -111,6 +116,10 @@ def build(
             _rows(ops, side, name, least)
             for side, name in zip(data[:2], ("inner_data", "outer_data"), strict=True)
         )
+        if on_disk[0] is not None:
+            inner_rows = int(on_disk[0].starts[-1])
+        if on_disk[1] is not None:
+            outer_rows = int(on_disk[1].starts[-1])
         rows = own_rows = (inner_rows, outer_rows)
         own_data = data
         if group is not None:
@@ -130,7 +139,9 @@ def build(
         if group is not None:
             sharing.check_means(oracles, x, y, data)
     spoken = "a function" if callable(constraint) else repr(constraint)
-    return Problem(oracles, x, y, data, rows, sizes, spoken, returns_numpy, group is not None)
+    return Problem(
+        oracles, x, y, data, rows, sizes, spoken, returns_numpy, on_disk, group is not None
+    )
 
 
 def _library(x0: Tree, y0: Tree) -> tuple[Ops, bool]:

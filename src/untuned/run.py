@@ -94,6 +94,7 @@ def minimize(
     problem = build(
         outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint, group, sharded
     )
+    settings.check_on_disk(solver, problem.on_disk)
     if hasattr(solver, "fitted"):  # with those hyperparameters that only its run knows
         solver = solver.fitted(problem.rows, problem.batch_sizes, max_steps)
     limits = {
@@ -107,7 +108,10 @@ def minimize(
     shown = progress and problem.ops.leads(problem.y0)
     with problem.precision(), Bar(shown, max_steps, solver.name) as bar:
         run = _Run(problem, solver, limits, int(eval_every), seed, path)
-        return run.result(run.loop(callback, bar))
+        try:
+            return run.result(run.loop(callback, bar))
+        finally:
+            run.feeder.close()
 
 
 class _Run:
@@ -195,10 +199,10 @@ class _Run:
         while (status := self._status(self.seconds - began)) is None:
             to_record = self.eval_every - self.now.steps % self.eval_every
             left = self.limits["max_steps"] - self.now.steps
-            count = min(size, to_record, left)
-            taken = self._advance(count)
+            before = self.now.steps
+            taken = self._advance(min(size, to_record, left))
             # Chunks grow and shrink to last about CHUNK_SECONDS; results do not depend on it.
-            fitting = int(count * CHUNK_SECONDS / max(taken, 1e-6))
+            fitting = int((self.now.steps - before) * CHUNK_SECONDS / max(taken, 1e-6))
             size = max(1, min(2 * size, fitting, self.feeder.longest))
             if self.now.steps % self.eval_every == 0:
                 self._watch_inner()
@@ -217,9 +221,11 @@ class _Run:
         self._save()
         return status
 
-    def _advance(self, count: int) -> float:
+    def _advance(self, most: int) -> float:
+        """Make up to `most` steps, as many as the rows at hand are for; the seconds taken."""
         start = time.perf_counter()
         now, feeder = self.now, self.feeder
+        count = min(most, feeder.room(now.drawn))
         feed = feeder.take(now.steps, now.drawn)
         carry = self.chunk(now.carry, self.data, feed, np.int32(count))
         feeder.draw_ahead(now.steps, now.drawn, count)  # while the device computes

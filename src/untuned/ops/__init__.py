@@ -141,6 +141,9 @@ class Ops(Protocol):
     def asarray(self, leaf: Any, like: Any = None, /) -> Any:
         """A leaf as an array of this library; floats take the dtype and device of `like`."""
 
+    def lend(self, array: np.ndarray, like: Any, /) -> Any:
+        """An array that nobody will change as one of this library, without a copy if possible."""
+
     def dtype_name(self, leaf: Any, /) -> str: ...
     def device_name(self, leaf: Any, /) -> str: ...
     def to_numpy(self, leaf: Any, /) -> np.ndarray: ...

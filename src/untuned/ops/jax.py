@@ -227,6 +227,12 @@ def asarray(leaf: Any, like: Any = None, /) -> Any:
     return spread.put(array, like.sharding if mesh is None else spread.everywhere(mesh))
 
 
+def lend(array: np.ndarray, like: Any, /) -> Any:
+    if spread.mesh_of(like) is not None:
+        return asarray(array, like)
+    return jax.device_put(array, like.sharding, may_alias=True)
+
+
 def dtype_name(leaf: Any, /) -> str:
     return (
         jnp.result_type(leaf).name if isinstance(leaf, jax.Array) else np.asarray(leaf).dtype.name

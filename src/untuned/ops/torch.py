@@ -300,6 +300,10 @@ def _from_numpy(leaf: Any) -> torch.Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
+def lend(array: np.ndarray, like: Any, /) -> Any:
+    return asarray(array, like)
+
+
 def dtype_name(leaf: Any, /) -> str:
     return str(leaf.dtype).removeprefix("torch.")
 
