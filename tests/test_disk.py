@@ -8,6 +8,7 @@ import torch
 import untuned
 from libraries import as_numpy
 from untuned.disk import sources, windows
+from untuned.disk.direct import FileReader
 from untuned.disk.windows import Windows
 
 FEATURES = 4
@@ -138,6 +139,19 @@ def test_windows_from_anywhere_are_the_same_stream(small, tmp_path):
         found = visited(stream.window(first))
         assert np.array_equal(found, whole[3 * first : 3 * first + len(found)])
     stream.close()
+
+
+@pytest.mark.parametrize("free", [0, 2**40])
+def test_any_range_of_a_file_is_read(free, tmp_path, monkeypatch):
+    """Past the page cache, where memory is short, and through it."""
+    monkeypatch.setattr("untuned.tables.memory.available", lambda: free)
+    content = np.random.default_rng(0).bytes(30_001)
+    (tmp_path / "file").write_bytes(content)
+    reader = FileReader(tmp_path / "file")
+    for offset, size in ((0, 10), (4095, 2), (4096, 8192), (1, 30_000), (30_000, 1), (12_345, 0)):
+        assert bytes(reader.read(offset, size)) == content[offset : offset + size]
+    with pytest.raises(ValueError, match="has become shorter"):
+        reader.read(30_000, 2)
 
 
 def test_a_run_on_disk_can_be_stopped_and_resumed(library, small, tmp_path):

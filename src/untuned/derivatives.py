@@ -101,7 +101,7 @@ class Oracles:
 
     def linear(self, x: Tree, y: Tree, rows: Tree) -> Linear:
         """The linear maps v -> (grad_yy g) v and v -> (grad_xy g) v at one point."""
-        _, pull = self.ops.linearize(_on(self.inner_function, rows), x, y)
+        pull = self.ops.products(_on(self.inner_function, rows), x, y)
         return Linear(lambda v: pull(v, "y"), lambda v: pull(v, "x"))
 
 

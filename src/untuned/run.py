@@ -58,7 +58,8 @@ def minimize(
         run on JAX, torch tensors on torch, in their dtype and on their device.
     method : a name of `untuned.solvers.names()`, or a solver such as `untuned.solvers.DTFBO(...)`.
     outer_data, inner_data : trees of arrays that share their leading axis. Floats take the dtype
-        of x0.
+        of x0. Memory-mapped arrays and Parquet files (a path, or `untuned.parquet`) stay on disk
+        where a batch size is given (docs/scale.md).
     batch_size : rows per step; None for all, a number, or a pair (inner, outer).
     max_steps, max_seconds : budget of steps, and of this call's time without compilation.
     tol : stop when the hypergradient norm is at most tol times its first value.

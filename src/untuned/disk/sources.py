@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from untuned.disk.direct import FileReader
 from untuned.disk.parquet import ParquetRows, ParquetSource
 from untuned.ops import Ops, Tree, leaves_of
 
@@ -80,6 +82,7 @@ class MappedSource:
         self._leaves: list[Any] = [
             leaf if isinstance(leaf, np.ndarray) else ops.to_numpy(leaf) for leaf in leaves
         ]
+        self._readers = [_reader(leaf) for leaf in self._leaves]
         self.kinds = [(leaf.dtype, leaf.shape[1:]) for leaf in self._leaves]
         length = max(1, BLOCK_BYTES // max(1, row_bytes(self)))
         rows = lengths.pop()
@@ -89,31 +92,19 @@ class MappedSource:
         return self._unflatten(leaves)
 
     def read(self, block: int, into: list[np.ndarray]) -> None:
-        start, stop = self.starts[block], self.starts[block + 1]
-        for leaf, out in zip(self._leaves, into, strict=True):
-            if _is_whole_file(leaf) and leaf.dtype == out.dtype:
-                _read_file(leaf, int(start), out)
-            else:
+        start, stop = int(self.starts[block]), int(self.starts[block + 1])
+        for leaf, reader, out in zip(self._leaves, self._readers, into, strict=True):
+            if reader is None:
                 out[...] = leaf[start:stop]
+                continue
+            per_row = leaf.dtype.itemsize * math.prod(leaf.shape[1:])
+            found = reader.read(leaf.offset + start * per_row, (stop - start) * per_row)
+            out[...] = found.view(leaf.dtype).reshape(out.shape)
 
 
-def _is_whole_file(leaf: Any) -> bool:
-    """Whether an array is a file's content as it is, which is read faster than it is mapped."""
-    return isinstance(leaf, np.memmap) and isinstance(leaf.base, mmap.mmap) and (
-        leaf.filename is not None and leaf.flags.c_contiguous and leaf.flags.aligned
-    )  # fmt: skip
-
-
-def _read_file(leaf: Any, start: int, out: np.ndarray) -> None:
-    per_row = leaf.dtype.itemsize * int(np.prod(leaf.shape[1:]))
-    with open(str(leaf.filename), "rb", buffering=0) as file:
-        file.seek(leaf.offset + start * per_row)
-        view: Any = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-        while view:
-            count = file.readinto(view)
-            if not count:
-                raise ValueError(
-                    f"{leaf.filename} has become shorter than it was when it was mapped; give the "
-                    "file as it is now."
-                )
-            view = view[count:]
+def _reader(leaf: Any) -> FileReader | None:
+    """For an array that is a file's content as it is; None for any other, which is sliced."""
+    is_mapped = isinstance(leaf, np.memmap) and isinstance(leaf.base, mmap.mmap)
+    if not is_mapped or leaf.filename is None or not leaf.flags.c_contiguous:
+        return None
+    return FileReader(Path(leaf.filename))

@@ -3,6 +3,9 @@
 A window holds a group of blocks (see `order`) as it was read, and the order to visit its
 rows in, so that rows are copied once from the disk and gathered by steps like any other data.
 Before them it has room for the rows that the last group left over, too few for a step.
+
+Memory is used again for the group after the next: the first touch of fresh memory takes longer than
+reading into it. So a window is there until the next one is asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from untuned.disk.order import BlockOrder
 from untuned.disk.sources import Source, row_bytes
 from untuned.ops import Tree
 
-BUFFER_BYTES = 2**28  # of rows that are shuffled together; two or three such buffers are in memory
+BUFFER_BYTES = 2**28  # of rows that are shuffled together; two such buffers are in memory
 ALIGNMENT = 64  # bytes: JAX then takes an array as it is, without a copy
 
 
@@ -31,22 +34,11 @@ class Window(NamedTuple):
     order: np.ndarray
 
 
-class Buffer:
-    """The rows of some blocks, after room for others."""
+class Buffer(NamedTuple):
+    """The rows of some blocks, after room for others; as many as the largest group can have."""
 
-    def __init__(self, source: Source, blocks: np.ndarray, room: int, most: int, float_type: str):
-        self.source, self.blocks, self.room = source, blocks, room
-        kinds = [(np.dtype(float_type) if d.kind == "f" else d, shape) for d, shape in source.kinds]
-        self.leaves = [_aligned((room + most, *shape), dtype) for dtype, shape in kinds]
-
-    def read(self) -> None:
-        """Read all blocks."""
-        stop = self.room
-        for block in map(int, self.blocks):
-            start, stop = stop, stop + int(np.diff(self.source.starts)[block])
-            into = [leaf[start:stop] for leaf in self.leaves]
-            self.source.read(block, into)
-            _check_finite(into, int(self.source.starts[block]))
+    blocks: np.ndarray
+    leaves: list[np.ndarray]
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -88,24 +80,23 @@ class Windows:
         self.room, self.most = batch_size * draws, int(longest)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="untuned-rows")
         self._reading: dict[tuple[int, int], Future] = {}
+        self._spare: list[list[np.ndarray]] = []
 
     def window(self, first: int) -> Window:
         """The window with the batch `first` and those after it, for one step at least."""
         epoch, number, offset = self.order.locate(first * self.batch_size)
         buffer, order = self._group(epoch, number).result()
-        left: list[tuple[Buffer, np.ndarray]] = []
+        left: list[list[np.ndarray]] = []
+        before = 0
         # What is left of a group and not enough for a step goes before the next one's rows.
-        while sum(len(rows) for _, rows in left) + len(order) - offset < self.room:
-            left.append((buffer, order[offset:]))
+        while before + len(order) - offset < self.room:
+            left.append([leaf[self.room + order[offset:]] for leaf in buffer.leaves])
+            before += len(order) - offset
             (epoch, number), offset = self.order.following(epoch, number), 0
             buffer, order = self._group(epoch, number).result()
-        before = sum(len(rows) for _, rows in left)
         if left:
-            copied = [self._gather(left, k) for k in range(len(buffer.leaves))]
-            if any(old is buffer for old, _ in left):  # whose rows are in use elsewhere
-                buffer = self._copy(buffer)
-            for leaf, rows in zip(buffer.leaves, copied, strict=True):
-                leaf[:before] = rows
+            for leaf, parts in zip(buffer.leaves, zip(*left, strict=True), strict=True):
+                leaf[:before] = np.concatenate(parts)
         self._group(*self.order.following(epoch, number))  # while steps use this one
         places = np.concatenate([np.arange(before), self.room + order[offset:]]).astype(INDEX)
         rows = self.source.rebuild(list(buffer.leaves))
@@ -115,36 +106,40 @@ class Windows:
         """End the thread."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _gather(self, left: list[tuple[Buffer, np.ndarray]], leaf: int) -> np.ndarray:
-        return np.concatenate([old.leaves[leaf][self.room + rows] for old, rows in left])
-
-    def _copy(self, buffer: Buffer) -> Buffer:
-        fresh = self._buffer(buffer.blocks)
-        for new, old in zip(fresh.leaves, buffer.leaves, strict=True):
-            new[...] = old
-        return fresh
-
-    def _buffer(self, blocks: np.ndarray) -> Buffer:
-        return Buffer(self.source, blocks, self.room, self.most, self.float_type)
-
     def _group(self, epoch: int, number: int) -> Future:
         """The rows of a group and their order, to come; only it and the one before are kept."""
         place = (epoch, number)
         if place not in self._reading:
-            self._reading = {
-                old: future
-                for old, future in self._reading.items()
-                if self.order.following(*old) == place
-            }
-            before = next(iter(self._reading.values()), None)
-            self._reading[place] = self._thread.submit(self._read, epoch, number, before)
+            kept = {k: v for k, v in self._reading.items() if self.order.following(*k) == place}
+            before = next(iter(kept.values()), None)
+            for old in self._reading.keys() - kept.keys():
+                self._thread.submit(self._let_go, self._reading[old], before)
+            future = self._thread.submit(self._read, epoch, number, before)
+            self._reading = kept | {place: future}
         return self._reading[place]
+
+    def _let_go(self, future: Future, before: Future | None) -> None:
+        """In the thread: keep the memory of a group that is no longer needed."""
+        leaves = future.result()[0].leaves
+        in_use = [] if before is None else [before.result()[0].leaves]
+        if not any(leaves is other for other in in_use + self._spare):
+            self._spare.append(leaves)
 
     def _read(self, epoch: int, number: int, before: Future | None) -> tuple[Buffer, np.ndarray]:
         """In the thread: a group's rows."""
         blocks, order = self.order.group(epoch, number)
         if before is not None and np.array_equal(before.result()[0].blocks, blocks):
             return before.result()[0], order  # one group is all: another order of the same rows
-        buffer = self._buffer(blocks)
-        buffer.read()
-        return buffer, order
+        leaves = self._spare.pop() if self._spare else self._memory()
+        stop = self.room
+        for block in map(int, blocks):
+            start, stop = stop, stop + int(self.order.lengths[block])
+            into = [leaf[start:stop] for leaf in leaves]
+            self.source.read(block, into)
+            _check_finite(into, int(self.source.starts[block]))
+        return Buffer(blocks, leaves), order
+
+    def _memory(self) -> list[np.ndarray]:
+        """Room for a group, in the dtypes of the run."""
+        kinds = [(self.float_type if d.kind == "f" else d, shape) for d, shape in self.source.kinds]
+        return [_aligned((self.room + self.most, *shape), np.dtype(d)) for d, shape in kinds]

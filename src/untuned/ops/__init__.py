@@ -134,6 +134,9 @@ class Ops(Protocol):
         `wrt` is "x" (cross product), "y" (Hessian product) or "xy" (both from one pass).
         """
 
+    def products(self, fn: Callable, x: Tree, y: Tree, /) -> Callable:
+        """`pull` of `linearize` alone, for who needs no gradient."""
+
     # The border to the host
     def precision(self, tree: Tree, /) -> AbstractContextManager:
         """Inside, the library computes in the dtype of `tree`."""

@@ -242,29 +242,44 @@ class GroupOps:
         return self._mean(fn, lambda fn: base.value_and_grad_y(fn, x, y), nothing, y)
 
     def linearize(self, fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
-        kept: list[Callable] = []
+        own, rows = self._own_function(fn)
+        has_rows = rows is None or rows.count > 0
+        gradient, pull = base.linearize(own, x, y) if has_rows else (base.zeros_like(y), None)
+        return self._mean_of(gradient, rows, y), self._pull(pull, rows, x, y)
 
-        def gradient(fn: Callable) -> Tree:
-            found, pull = base.linearize(fn, x, y)
-            kept.append(pull)
-            return found
+    def products(self, fn: Callable, x: Tree, y: Tree, /) -> Callable:
+        own, rows = self._own_function(fn)
+        has_rows = rows is None or rows.count > 0
+        return self._pull(base.products(own, x, y) if has_rows else None, rows, x, y)
 
-        def pull(v: Tree, wrt: str) -> Tree:
-            def nothing() -> Tree:
-                in_x, in_y = base.zeros_like(x), base.zeros_like(y)
-                return {"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt]
+    def _pull(self, pull: Callable | None, rows: Shard | None, x: Tree, y: Tree) -> Callable:
+        """The products of all processes, from those on this one's rows (None: it has none)."""
 
-            return self._mean(fn, lambda _: kept[0](v, wrt), nothing, y)
+        def mean(v: Tree, wrt: str) -> Tree:
+            if pull is not None:
+                return self._mean_of(pull(v, wrt), rows, y)
+            in_x, in_y = base.zeros_like(x), base.zeros_like(y)
+            return self._mean_of({"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt], rows, y)
 
-        return self._mean(fn, gradient, lambda: base.zeros_like(y), y), pull
+        return mean
+
+    def _own_function(self, fn: Any) -> tuple[Callable, Shard | None]:
+        """A function on this process's rows, and these; None where it takes no data."""
+        rows = getattr(fn, "rows", None)
+        if not isinstance(rows, Shard):
+            return fn, None
+        return (lambda x, y: fn.function(self.as_given(x), y, rows.rows)), rows
 
     def _mean(self, fn: Any, evaluate: Callable, nothing: Callable, like: Tree) -> Any:
         """`evaluate` of the function on this process's rows, as a mean over all rows."""
-        function, rows = getattr(fn, "function", fn), getattr(fn, "rows", None)
-        if not isinstance(rows, Shard):  # without data it is the same on every process
-            return evaluate(fn)
-        own = lambda x, y: function(self.as_given(x), y, rows.rows)
-        found = evaluate(own) if rows.count else nothing()
+        own, rows = self._own_function(fn)
+        has_rows = rows is None or rows.count > 0
+        return self._mean_of(evaluate(own) if has_rows else nothing(), rows, like)
+
+    def _mean_of(self, found: Any, rows: Shard | None, like: Tree) -> Any:
+        """The mean over all rows of what each process found on its own."""
+        if rows is None:  # without data it is the same on every process
+            return found
         leaves, structure = optree.tree_flatten(found, is_leaf=_is_sharded)
         weight, model = rows.count / rows.total, base.flatten(like)[0][0]
         scaled = [Sharded(leaf.part * weight) if _is_sharded(leaf) else leaf for leaf in leaves]

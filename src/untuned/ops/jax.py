@@ -203,6 +203,10 @@ def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
     return gradient, pull
 
 
+def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
+    return linearize(fn, x, y)[1]
+
+
 def precision(tree: Tree, /) -> AbstractContextManager:
     wide = any(dtype_name(leaf) == "float64" for leaf in jax.tree.leaves(tree))
     contexts = ExitStack()

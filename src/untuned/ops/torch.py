@@ -280,6 +280,10 @@ def _like(tree: Tree, leaves: list[torch.Tensor]) -> Tree:
     return optree.tree_unflatten(optree.tree_structure(tree), leaves)
 
 
+def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
+    return linearize(fn, x, y)[1]
+
+
 def precision(tree: Tree, /) -> AbstractContextManager:
     return nullcontext()
 
