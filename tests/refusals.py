@@ -65,7 +65,7 @@ def assert_one_sentence(text):
 def refused(*parts, may_compile=False):
     """Expect a ValueError of one sentence with these parts in this order, and no compilation."""
 
-    def compile(*args, quick=False):
+    def compile(*args, effort="full"):
         pytest.fail("a function was compiled before the input was refused")
 
     match = ".*".join(re.escape(part) for part in parts)

@@ -196,6 +196,23 @@ def test_sums_over_rows_are_not_sampled(small_stages):
         assert stages.plan(problem, Auto(stochastic=False), 0) == [1.0]
 
 
+def test_large_data_of_one_row_are_not_sampled(monkeypatch):
+    monkeypatch.setattr(stages, "LARGE", 0)
+    block = {
+        name: tuple(leaf[None] for leaf in large_logistic()[name])
+        for name in ("outer_data", "inner_data")
+    }
+    task = large_logistic() | block
+
+    def of_block(function):
+        return lambda x, y, batch: function(x, y, tuple(leaf[0] for leaf in batch))
+
+    task |= {name: of_block(task[name]) for name in ("outer", "inner")}
+    problem = build(**task)
+    with problem.precision():
+        assert stages.plan(problem, Auto(stochastic=False), 0) == [1.0]
+
+
 def test_a_stage_is_nested_in_the_next_and_leaves_rows_out(small_stages):
     task = large_logistic()
     number = np.arange(3000)

@@ -105,7 +105,8 @@ def test_right_labels_are_left_alone():
 
 def test_a_model_of_a_sample_is_refitted_on_all_rows(monkeypatch):
     X, given, wrong, *_ = table()
-    monkeypatch.setattr(cleaning_rounds, "SAMPLE", 100)
+    monkeypatch.setattr(cleaning_rounds, "FEWEST_SAMPLED", 50)
+    monkeypatch.setattr(cleaning_rounds, "MOST_SAMPLED", 100)
     sizes = []
     minimize = cleaning_rounds.minimize
 
@@ -180,7 +181,10 @@ def test_inner_problem_is_weighted_ridge_regression_as_scikit_learn_solves_it():
     with jax.enable_x64(True):
         x, y = problem.start(white.penalty, CLASSES, 2)
         x["numbers"] = x["numbers"].at[0].set(1.0)
-        y = problem.solve_inner(x, y, rows, 2)
+        blocks = [
+            problem.Rows(*(leaf[part] for leaf in rows)) for part in (slice(100), slice(100, None))
+        ]
+        y = problem.solve_inner(x, y, blocks, 2)
         ridge, slope, offset = map(float, problem.numbers(x))
     ours, _ = white.coefficients(np.asarray(y["coef"])[:, :CLASSES], np.zeros(CLASSES))
 
@@ -192,6 +196,15 @@ def test_inner_problem_is_weighted_ridge_regression_as_scikit_learn_solves_it():
         ((X - mean) / scale)[seen], given[seen], believed[seen]
     )
     assert ours * scale[:, None] == pytest.approx(theirs.coef_.T, rel=2e-2, abs=2e-3)
+
+
+def test_ridge_is_scaled_within_its_bounds():
+    x, _ = problem.start(np.ones(5), 2, 2)
+    before = float(problem.numbers(x).ridge)
+    assert float(problem.numbers(problem.with_ridge_times(x, 0.2)).ridge) == pytest.approx(
+        0.2 * before, rel=1e-4
+    )
+    assert 0 < float(problem.numbers(problem.with_ridge_times(x, 1e-30)).ridge) < 1e-5
 
 
 def test_scikit_learn_has_no_complaint():

@@ -53,10 +53,20 @@ def test_scikit_learn_conventions(model):
         check_estimator(model(max_steps=5, cv=3))
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_coefficients_are_those_of_scikit_learn_at_the_strengths_found(classes):
+@pytest.mark.parametrize(("classes", "sampled"), [(2, None), (3, None), (2, 100)])
+def test_coefficients_are_those_of_scikit_learn_at_the_strengths_found(
+    classes, sampled, monkeypatch
+):
     X, y = rows(classes=classes)
-    model = small(max_steps=6).fit(X, y)
+    searched = []
+    if sampled:  # the strengths are those of a sample, the model is that of all rows
+        monkeypatch.setattr(folds, "MANY_ROWS", sampled)
+    search_all = search.search
+    monkeypatch.setattr(
+        search, "search", lambda *a: [searched.append(len(a[2])), search_all(*a)][1]
+    )
+    model = small(max_steps=6, cv=None if sampled else 3).fit(X, y)
+    assert searched == [sampled or len(y)]
     scaler = StandardScaler().fit(X)
     # A penalty s w^2 is that of C = 1 for a feature divided by sqrt(s).
     stretch = model.regularization_**-0.5
@@ -322,3 +332,18 @@ def test_a_constant_column_gets_no_weight():
     X, y = rows()
     X[:, 4] = 7.0
     assert small(max_steps=4).fit(X, y).coef_[0, 4] == 0
+
+
+def test_a_sample_has_the_shares_of_all_rows_and_every_class(monkeypatch):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(900, 4))
+    y = (X[:, 0] + random.logistic(size=900) > 0).astype(int) + 2 * (np.arange(900) == 7)
+    weight = np.ones(900)
+    weight[:5] = 0
+    monkeypatch.setattr(folds, "MANY_ROWS", 300)
+    part = folds.sample(y, weight, 4, random)
+    assert 300 <= len(part) <= 303
+    assert set(part) >= {7}
+    assert not set(part) & set(range(5))
+    assert np.mean(y[part] == 1) == pytest.approx(np.mean(y == 1), abs=0.01)
+    assert isinstance(folds.sample(y, weight, 90, random), slice)

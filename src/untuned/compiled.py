@@ -55,15 +55,15 @@ def _kind(leaf: Any) -> Hashable:
 
 
 def compiled(
-    ops: Ops, name: Hashable | None, function: Callable, *args: Any, quick: bool = False
+    ops: Ops, name: Hashable | None, function: Callable, *args: Any, effort: str = "full"
 ) -> Callable:
     """`function` ready for arguments like these; `name` tells what else it depends on."""
     if name is None or ops.name == "torch":  # torch compiles nothing
-        return ops.compile(function, *args, quick=quick)
+        return ops.compile(function, *args, effort=effort)
     leaves, structure = ops.flatten(args)
-    key = (name, quick, structure, tuple(map(_kind, leaves)))
+    key = (name, effort, structure, tuple(map(_kind, leaves)))
     if key not in _kept:
-        _kept[key] = ops.compile(function, *args, quick=quick)
+        _kept[key] = ops.compile(function, *args, effort=effort)
         if len(_kept) > MOST:
             _kept.popitem(last=False)
     _kept.move_to_end(key)

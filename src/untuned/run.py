@@ -155,8 +155,10 @@ class _Run:
         little = (
             sum(getattr(leaf, "nbytes", 0) for leaf in ops.flatten(arguments)[0]) <= LITTLE_DATA
         )
-        quick = little and self.solver.cost.hvp is None
-        self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, quick=quick)
+        # Methods of many loops (no fixed number of products) take long to compile, few steps to
+        # end, and spend them on products.
+        effort = "full" if self.solver.cost.hvp is not None else "least" if little else "half"
+        self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, effort=effort)
         # No steps yet, but what the first call sets up is not the method's time.
         ops.sync(self.chunk(*arguments))
 
@@ -167,7 +169,7 @@ class _Run:
         point = (self.problem.x0, self.problem.y0)
         feed = feeder.make(now.steps, now.drawn, 1)
         name = name and ("inner value", name)
-        self.inner_value = compiled(ops, name, inner_value, *point, data, feed, quick=quick)
+        self.inner_value = compiled(ops, name, inner_value, *point, data, feed, effort=effort)
         self.compile_seconds += time.perf_counter() - start
 
     def _start(self, in_one_piece: bool) -> chunk.Carry:
@@ -181,7 +183,7 @@ class _Run:
             return problem.ops.beside(chunk.start(problem, solver, *point), point)
         start = compiled(
             problem.ops, name and ("start", name), partial(chunk.start, problem, solver),
-            *point, quick=True,
+            *point, effort="least",
         )  # fmt: skip
         return start(*point)
 

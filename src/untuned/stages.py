@@ -36,7 +36,9 @@ def plan(problem: Problem, solver: Any, seed: int) -> list[float]:
     fewest = max(FEWEST_ROWS, ROWS_PER_VARIABLE * variables)
     while min(problem.rows) * shares[0] / GROWTH >= fewest:
         shares.insert(0, shares[0] / GROWTH)
-    return shares if _losses_are_means(problem, seed, fewest) else [1.0]
+    if len(shares) > 1 and not _losses_are_means(problem, seed, fewest):
+        return [1.0]
+    return shares
 
 
 def rows(problem: Problem, solver: Any, seed: int, share: float) -> Data:

@@ -40,22 +40,24 @@ def select(
 
     `settings` go to `untuned.minimize`. Every class of that start is kept.
     """
+    import jax
     import jax.numpy as jnp
+
+    from untuned.ops.jax import aligned_zeros
 
     size, count = len(starts[0]), len(X)
     total = padded(count + 1, least=256)  # one row at least that is none
     features = max(16, -(-X.shape[1] // 8) * 8)
-    table = np.zeros((total, features), np.float32)
+    table = aligned_zeros((total, features))
     table[:count, : X.shape[1]] = X
     real = (np.arange(total) < count).astype(np.float32)
     rows = Rows(
-        X=jnp.asarray(table),
+        X=jax.device_put(table),
         label=jnp.asarray(np.pad(label, (0, total - count)).astype(np.int32)),
         share=jnp.asarray(real / count),
         times=jnp.asarray(size * real),
         number=jnp.arange(total, dtype=jnp.int32),
     )
-    del table
     y0 = {name: jnp.asarray(leaf) for name, leaf in logistic.models(features, classes).items()}
 
     def exchanged(start: np.ndarray, **settings: Any) -> Any:

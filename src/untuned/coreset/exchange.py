@@ -1,8 +1,8 @@
 """`Exchange`: the coreset problem where the top-K regularizer rules, as a method of `minimize`.
 
 With a regularizer as strong as you like, lambda has K entries of 1/K and no others, so what is
-left is which. A step exchanges some rows of the coreset for others and keeps what lowers
-Phi~ = f - <v, grad_y g> (solvers/implicit.py), where y and v are solved for on the K rows alone:
+left is which. A step exchanges some rows of the coreset for others and keeps what lowers f by
+more than y's error explains, |<v, grad_y g>|, where y and v are solved for on the K rows alone:
 
     h = grad_x f - (grad_xy g) v           for all rows: one pass over the data
     out: the rows of the coreset with the largest h, among a random half of them
@@ -26,11 +26,11 @@ from untuned.derivatives import Counts, Oracles
 from untuned.ops import Scalar, Tree
 from untuned.solvers import conjugate_gradient
 from untuned.solvers.base import CONVERGED, GO_ON, Info
-from untuned.solvers.newton_cg import solve_inner
+from untuned.solvers.newton_cg import MOST_STEPS, solve_inner
 
 SMALLEST_SHARE = 6.0  # as a power of one half
 PATIENCE = 50
-ROUGH, FINE = 0.03, 0.01  # shares of residuals that may be left, of v and of y
+ROUGH, FINE = 0.03, 1e-3  # shares of residuals that may be left, of v and of y
 GAIN = 1e-5  # relative decrease of f below which an exchange is rounding
 MOST_LINEAR_STEPS = 1000
 
@@ -97,8 +97,12 @@ class Exchange:
             ops, linear.hvp, ops.sub(f.grad_y, linear.hvp(state.v)), state.v,
             tolerance=ROUGH**2 * ops.dot(f.grad_y, f.grad_y), most=MOST_LINEAR_STEPS,
         )  # fmt: skip
-        value = f.value - ops.dot(solved.z, inner.grad)
-        better = first | (value < state.value - GAIN * jnp.abs(state.value))
+        correction = ops.dot(solved.z, inner.grad)
+        value = f.value - correction + jnp.abs(correction)  # at least the truth, to first order
+        # A model that is not trained to the end may well be better than one that is, so a value
+        # without an inner solution would be too good to be true, and end the search.
+        is_solved = inner.newton_steps < MOST_STEPS
+        better = first | (is_solved & (value < state.value - GAIN * jnp.abs(state.value)))
 
         def slopes() -> Any:
             return f.grad_x - o.linear(x, inner.y, batch.inner).cross(solved.z)
@@ -115,7 +119,7 @@ class Exchange:
         following = ops.cast(ops.where(better, moved, state), state)._replace(
             exchanged=ops.cast(jnp.maximum(exchanged, 1.0), state.exchanged),
             failures=failures,
-            steps=state.steps + 1,
+            steps=ops.where(first & (inner.newton_steps == MOST_STEPS), 0, state.steps + 1),
         )
         info = Info(
             outer=following.value,

@@ -10,7 +10,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, column_o
 
 from untuned.wording import brief
 
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 4096  # of what is done in blocks, to save memory
 
 
 class Table(NamedTuple):

@@ -109,13 +109,20 @@ def outer(x: Tree, y: Tree, rows: Rows, models: int) -> Any:
     return -(rows.weight * likelihood).sum() / rows.weight.sum()
 
 
-def solve_inner(x: Tree, y: Tree, rows: Rows, models: int) -> Tree:
-    """The y that minimizes g at x, by SciPy's L-BFGS."""
+def solve_inner(x: Tree, y: Tree, blocks: list[Rows], models: int) -> Tree:
+    """The y that minimizes g at x, by SciPy's L-BFGS; rows come in blocks to save memory."""
     flat, tree = ravel_pytree(y)
+    weights = np.array([float(block.weight.sum()) for block in blocks])
+    shares = weights / weights.sum()
 
     def value_and_grad(point: np.ndarray) -> tuple[float, np.ndarray]:
-        value, grad = _inner_value_and_grad(x, tree(jnp.asarray(point, flat.dtype)), rows, models)
-        return float(value), np.asarray(ravel_pytree(grad)[0], np.float64)
+        at = tree(jnp.asarray(point, flat.dtype))
+        value, grad = 0.0, np.zeros(len(point))
+        for share, block in zip(shares, blocks, strict=True):  # g is a mean over rows
+            of_block, slope = _inner_value_and_grad(x, at, block, models)
+            value += share * float(of_block)
+            grad += share * np.asarray(ravel_pytree(slope)[0], np.float64)
+        return value, grad
 
     options = {"maxiter": MOST_ITERATIONS, "ftol": FLAT}
     solution = optimize.minimize(

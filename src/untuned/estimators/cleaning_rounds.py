@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from scipy.special import logit, softmax
 
@@ -21,6 +21,7 @@ from untuned.estimators.cleaning_input import BLOCK_ROWS, Merged, Table
 from untuned.estimators.cleaning_problem import Numbers, Rows
 from untuned.estimators.whitening import Whitening
 from untuned.ops import Tree
+from untuned.ops.jax import aligned_zeros
 from untuned.result import Result
 from untuned.run import minimize
 
@@ -28,7 +29,8 @@ ROUNDS = 3  # after the first; more begin to fit the rows that judge
 SURE = 1e-4  # evidence is cut at these odds, and at their opposite
 BELIEVED = 20.0  # evidence at which a weight is 1, whatever slope and offset
 TOL = 0.1  # three numbers about thousands of rows need no more than one digit
-SAMPLE = 4096  # rows that say enough about three numbers and the noise
+# Rows that say enough about three numbers and the noise; where rows are wide, fewer do.
+MOST_SAMPLED, FEWEST_SAMPLED, SAMPLED_ENTRIES = 4096, 2048, 2**20
 ROWS, FEATURES = (1024,), (16, 64)  # smaller sizes are rounded up, to share what is compiled
 
 
@@ -80,14 +82,14 @@ def clean(
     fold = _folds(merged.group, label, folds, rng)
     rows = Rows(features, label, fold, merged.weight, trusted, None, None)
     x, y = cleaning_problem.start(_penalty(white, features.shape[1]), classes, folds)
-    if len(label) <= 2 * SAMPLE:
+    sample = int(np.clip(SAMPLED_ENTRIES / features.shape[1], FEWEST_SAMPLED, MOST_SAMPLED))
+    if len(label) <= 2 * sample:
         judged = _rounds(rows, x, y, classes, solve, ends)
     else:
-        chosen = np.sort(rng.permutation(len(label))[:SAMPLE])
-        part = Rows(*(None if leaf is None else np.asarray(leaf)[chosen] for leaf in rows))
-        part = part._replace(features=jnp.asarray(part.features))
+        chosen = np.sort(rng.permutation(len(label))[:sample])
+        part = Rows(*(None if leaf is None else leaf[chosen] for leaf in rows))
         judged = _rounds(part, x, y, classes, solve, ends)
-        judged = _refit(rows, judged, SAMPLE / len(label), folds)
+        judged = _refit(rows, judged, sample / len(label), folds)
     coef, intercept = _mean_model(judged.y, folds)
     coef, intercept = white.coefficients(coef[: len(white.penalty)], intercept)
     learned = Numbers(*map(float, cleaning_problem.numbers(judged.x)))
@@ -127,14 +129,13 @@ def _refit(rows: Rows, sample: _Judged, share: float, folds: int) -> _Judged:
     noisy = ~rows.trusted
     given, weight = rows.label[noisy], rows.weight[noisy]
     # A row's own fold was spared by the model that judges it, whether it was in the sample or not.
-    probabilities = _unseen(rows, sample.y)
     evidence = np.full(len(noisy), BELIEVED)
-    posterior = noise.posterior(probabilities[noisy], sample.transition, given)
+    posterior = noise.posterior(_unseen(rows, sample.y)[noisy], sample.transition, given)
     evidence[noisy] = as_evidence(of_given(posterior, given))
+    del posterior  # as large as some tables
     # A mean over more rows is closer to the truth, so it needs less of a ridge in proportion.
     x = cleaning_problem.with_ridge_times(sample.x, share)
-    likelihood = _likelihood(rows, sample.transition)
-    y = cleaning_problem.solve_inner(x, sample.y, _ready(rows, evidence, likelihood), folds)
+    y = cleaning_problem.solve_inner(x, sample.y, _blocks(rows, evidence), folds)
     probabilities = _unseen(rows, y)
     transition = noise.fit_transition(probabilities[noisy], given, weight, sample.transition)
     return _Judged(x, y, probabilities, evidence, transition, sample.result)
@@ -156,17 +157,19 @@ def _likelihood(rows: Rows, transition: np.ndarray) -> np.ndarray:
     return np.where(rows.trusted[:, None], certain, transition.T[rows.label])
 
 
-def _ready(rows: Rows, evidence: np.ndarray, likelihood: np.ndarray) -> Rows:
-    """The rows as arrays of the solver; rows that only fill up to their number have no weight."""
-    count = len(rows.features)
+def _ready(rows: Rows, evidence: np.ndarray, likelihood: np.ndarray, count: int = 0) -> Rows:
+    """The rows as arrays of the solver, at least `count`; those added have no weight."""
+    count = max(count, len(rows.features))
 
     def filled(values: np.ndarray, dtype: Any, filling: float = 0) -> Any:
-        whole = np.full((count, *values.shape[1:]), filling, dtype)
-        whole[: len(values)] = values
-        return jnp.asarray(whole)
+        whole = values
+        if len(values) < count or values.dtype != dtype:
+            whole = np.full((count, *values.shape[1:]), filling, dtype)
+            whole[: len(values)] = values
+        return jax.device_put(whole)  # `asarray` would copy
 
     return Rows(
-        rows.features,
+        filled(rows.features, np.float32),
         filled(rows.label, np.int32),
         filled(rows.fold, np.int32),
         filled(rows.weight, np.float32),
@@ -176,6 +179,17 @@ def _ready(rows: Rows, evidence: np.ndarray, likelihood: np.ndarray) -> Rows:
     )
 
 
+def _blocks(rows: Rows, evidence: np.ndarray) -> list[Rows]:
+    """The rows as blocks of one size, for g alone, which asks for no likelihood."""
+    blocks = []
+    for start in range(0, len(rows.label), BLOCK_ROWS):
+        part = slice(start, start + BLOCK_ROWS)
+        block = Rows(*(None if leaf is None else leaf[part] for leaf in rows))
+        none = np.ones((len(block.label), 0))
+        blocks.append(_ready(block, evidence[part], none, BLOCK_ROWS))
+    return blocks
+
+
 def _unseen(rows: Rows, y: Tree) -> np.ndarray:
     """Probabilities by the model of each row's own fold, which has not seen it."""
     folds = rows.fold.max() + 1
@@ -183,8 +197,10 @@ def _unseen(rows: Rows, y: Tree) -> np.ndarray:
     found = np.empty((len(rows.fold), len(intercepts[0])))
     for fold in range(folds):
         mine = np.flatnonzero(rows.fold == fold)
-        scores = np.asarray(rows.features)[mine] @ coefs[fold] + intercepts[fold]
-        found[mine] = softmax(scores.astype(np.float64), axis=1)
+        for start in range(0, len(mine), BLOCK_ROWS):
+            part = mine[start : start + BLOCK_ROWS]
+            scores = rows.features[part] @ coefs[fold] + intercepts[fold]
+            found[part] = softmax(scores.astype(np.float64), axis=1)
     return found
 
 
@@ -206,15 +222,16 @@ def _folds(group: np.ndarray, label: np.ndarray, folds: int, rng: Any) -> np.nda
     return fold_of_group[np.searchsorted(groups, group)]
 
 
-def _whitened(table: Table, first: np.ndarray, white: Whitening) -> Any:
+def _whitened(table: Table, first: np.ndarray, white: Whitening) -> np.ndarray:
     """The features of all merged rows, filled up with zeros to a size others have too."""
     rows, columns = len(first), len(white.penalty)
-    shape = _rounded(rows, ROWS), _rounded(columns, FEATURES)
-    features = np.zeros(shape, np.float32)
+    few = rows <= 2 * MOST_SAMPLED  # of many, memory counts more than compilation
+    shape = _rounded(rows, ROWS), _rounded(columns, FEATURES) if few else columns
+    features = aligned_zeros(shape)
     for start in range(0, rows, BLOCK_ROWS):
         block = _block(table, first, start)
         features[start : start + len(block), :columns] = white.apply(block)
-    return jnp.asarray(features)
+    return features
 
 
 def _penalty(white: Whitening, columns: int) -> np.ndarray:

@@ -26,6 +26,7 @@ from untuned.wording import brief
 FEW_ROWS = 5000  # up to here every row should be used on both sides, above a split will do
 FOLDS, SHARE = 5, 0.2
 FEWEST_ROWS = 100  # below, the judges' standard error hides any gain from more than one strength
+MANY_ROWS, ROWS_PER_FEATURE = 2**14, 10  # say enough about strengths, which do not grow with rows
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
@@ -64,6 +65,22 @@ def splits(cv: Any, X: Any, strata: np.ndarray, random: np.random.Generator) -> 
             "splitter, pairs (train, test) or None."
         )
     return [(np.asarray(a), np.asarray(b)) for a, b in cv]
+
+
+def sample(
+    strata: np.ndarray, weight: np.ndarray, features: int, random: np.random.Generator
+) -> Any:
+    """The rows to search strengths with: all, or of many some, in the shares of their strata."""
+    most = max(MANY_ROWS, ROWS_PER_FEATURE * features)
+    used = np.flatnonzero(weight > 0)
+    if len(used) <= most:
+        return slice(None)
+    place = _places(strata[used], random)
+    chosen = np.floor(place * most / len(used)) > np.floor((place - 1) * most / len(used))
+    # The first row of each stratum is among them, so that no class is missing.
+    ordered = np.sort(strata[used])
+    chosen |= np.isin(place, np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]))
+    return used[chosen]
 
 
 def can_tell_apart(weight: np.ndarray) -> bool:

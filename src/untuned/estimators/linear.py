@@ -56,19 +56,26 @@ class _BilevelLinear(BaseEstimator):
         feature_names = getattr(self, "feature_names_in_", None)
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
         random = np.random.default_rng(settings.seed)
-        pairs = folds.splits(self.cv, X, strata, random)
-        many = len(chosen.names) > 1 and folds.can_tell_apart(weight)
-        plan = folds.plan(pairs, strata, weight, many)
         table = standardised.make(X, weight)
+        target = target.astype(table.X.dtype)
+        part: Any = slice(None)
+        if self.cv is None:
+            part = folds.sample(strata, weight, X.shape[1], random)
+        pairs = folds.splits(self.cv, X, strata[part], random)
+        many = len(chosen.names) > 1 and folds.can_tell_apart(weight[part])
+        plan = folds.plan(pairs, strata[part], weight[part], many)
         found = search.search(
-            loss, table, target.astype(table.X.dtype), weight, plan, chosen.member,
+            loss, table.rows(part), target[part], weight[part], plan, chosen.member,
             len(chosen.names), many, settings,
         )  # fmt: skip
+        coef, intercept = search.fit(
+            loss, table, target, weight, found.strengths[chosen.member], found.near
+        )
         self.regularization_ = found.strengths
         self.groups_ = np.array(chosen.names, dtype=object)
         self.result_, self.n_iter_ = found.result, found.steps
-        coef = (found.coef / table.scale[:, None]).T
-        return coef.astype(X.dtype), (found.intercept - coef @ table.mean).astype(X.dtype)
+        coef = (coef / table.scale[:, None]).T
+        return coef.astype(X.dtype), (intercept - coef @ table.mean).astype(X.dtype)
 
     def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -116,7 +123,8 @@ class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
     cv : int, float, splitter or iterable, default=None
         The rows that judge: a number of stratified folds, the share of one stratified split, a
         scikit-learn splitter, or pairs (train, test) of row numbers. None: 5 folds up to 5000
-        rows, and 0.2 above.
+        rows, and 0.2 above; of more than 16384 rows (or 10 per feature) that many are drawn for
+        the search, and the model is then fitted to all.
     method : str or solver, default="auto"
         As in `untuned.minimize`.
     max_steps : int, default=100

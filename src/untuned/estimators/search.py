@@ -1,11 +1,11 @@
-"""The search for strengths, and the fit on all rows with those found.
+"""The search for strengths, and the fit of a model with those found.
 
 1. One strength for all groups, by cross-validation alone.
 2. From there one per group. Its steps are watched on rows that had no part in it (folds.py), and
    end where the loss there has not fallen for PATIENCE steps. The step with the least loss is
    taken if that is better than one strength by more than the standard error of the difference,
    else one strength is kept: a model with many strengths has to earn them.
-3. The model with the mean of the strengths' logarithms is fitted to all rows.
+3. The mean of their logarithms is the result. The model with it is fitted to all rows (`fit`).
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ class Settings(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Strengths, one per group, and the model on standardised features; how it was found."""
+    """Strengths, one per group; coefficients and intercepts near their model; how it was found."""
 
     strengths: np.ndarray
-    coef: np.ndarray  # (features, columns)
-    intercept: np.ndarray
+    near: tuple[np.ndarray, np.ndarray]  # of standardised features
     result: Any
     steps: int
 
@@ -63,7 +62,7 @@ def search(
     loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plan: Plan,
     group: np.ndarray, groups: int, many: bool, settings: Settings,
 ) -> Found:  # fmt: skip
-    """The strengths that validate best, and the model they give."""
+    """The strengths that validate best."""
     import untuned
 
     vectors = plan.mix.shape[1]
@@ -75,7 +74,7 @@ def search(
     scales = scaling.make(loss, table, target, weight)
     # Start where a penalty is felt: solutions are near there, and lead to those with weaker ones.
     first = max(1.0, FIRST_PER_ROW * weight.sum())
-    start = fit(loss, table, target, weight, np.full(group.shape, first), scales)
+    start = fit(loss, table, target, weight, np.full(group.shape, first))
     batch = _padded(_batch(table, target, weight, plan, group, scales), shape)
     doubt = batch.doubt
     if loss == "squared":  # the variance of the errors is still to be seen
@@ -116,8 +115,7 @@ def search(
     strengths = _two_digits(penalized.log_strengths(point.x, batch)[0][-1, :groups])
     w, _ = penalized.coefficients(point.x, point.y, batch)
     near = w[:features, -1], point.y["intercept"][-1] * scales.curvature**-0.5
-    coef, intercept = fit(loss, table, target, weight, strengths[group], scales, near)
-    return Found(strengths, coef, intercept, result, steps)
+    return Found(strengths, near, result, steps)
 
 
 class _Watch:
@@ -166,7 +164,7 @@ class _Judges:
 
 def fit(
     loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, strengths: np.ndarray,
-    scales: Scaling, start: tuple[np.ndarray, np.ndarray] | None = None,
+    start: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Coefficients (features, columns) and intercepts on all rows, with these strengths.
 
@@ -177,6 +175,7 @@ def fit(
 
     dtype, columns, total = table.X.dtype, target.shape[1], weight.sum()
     share = (weight / total)[:, None]
+    scales = scaling.make(loss, table, target, weight)
     middle = np.exp([np.log(strengths).mean()])
     turn = Turn.make(strengths[:, None], middle, np.array([total]), scales)
 

@@ -20,6 +20,10 @@ class Standardised(NamedTuple):
     mean: np.ndarray
     scale: np.ndarray
 
+    def rows(self, part: Any) -> Standardised:
+        """Some rows, by their numbers; all for a slice."""
+        return self if isinstance(part, slice) else self._replace(X=self.X[part])
+
     def outputs(self, coef: np.ndarray) -> np.ndarray:
         """The standardised features times `coef`."""
         return self.X @ coef - self.shift @ coef

@@ -159,10 +159,10 @@ class Ops(Protocol):
     def output_of(self, fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
         """Shape and dtype of what fn gives, without compiling anything."""
 
-    def compile(self, fn: Callable, /, *args: Any, quick: bool = False) -> Callable:
+    def compile(self, fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
         """`fn` made ready for arguments of these shapes and dtypes.
 
-        `quick` where it will run so briefly that making it ready is what takes the time.
+        `effort` says how much time to spend on making it quick: "full", "half" or "least".
         """
 
     # Runs over several processes; `like` are variables, which know whether theirs is one

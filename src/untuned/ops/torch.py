@@ -337,7 +337,7 @@ def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
     return tuple(out.shape), dtype_name(out)
 
 
-def compile(fn: Callable, /, *args: Any, quick: bool = False) -> Callable:
+def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
     return fn
 
 
