@@ -121,6 +121,8 @@ def main(out, processes, rank, port, mode):
     if mode in ("few", "many"):
         for case in FEW if mode == "few" else MANY:
             np.savez(out / file_of(processes, rank, *case), **summary(run(*case)))
+        uninterrupted = run(*WITH_CHECKPOINT, max_steps=40, eval_every=5)
+        np.savez(out / file_of("whole", processes, rank), **summary(uninterrupted))
         return
 
     def callback(snapshot):

@@ -53,10 +53,21 @@ def check(out, processes, cases):
             assert all(np.array_equal(other[name], first[name]) for name in first)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_the_same_trajectory_on_four_devices(processes, tmp_path):
-    assert start(tmp_path, processes, "few") == [0] * processes
-    check(tmp_path, processes, sharded_runs.FEW)
+def test_the_same_trajectory_on_four_devices(tmp_path):
+    assert start(tmp_path, 1, "few") == [0]
+    check(tmp_path, 1, sharded_runs.FEW)
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory):
+    """What two processes found, with two devices each."""
+    out = tmp_path_factory.mktemp("sharded")
+    assert start(out, 2, "few") == [0, 0]
+    return out
+
+
+def test_the_same_trajectory_with_two_processes(of_two):
+    check(of_two, 2, sharded_runs.FEW)
 
 
 @pytest.mark.slow
@@ -66,14 +77,12 @@ def test_many_more_trajectories(processes, tmp_path):
     check(tmp_path, processes, sharded_runs.MANY)
 
 
-def test_a_killed_process_ends_the_run_and_a_restart_ends_where_it_would_have(tmp_path):
+@pytest.mark.slow  # it starts JAX four times; that of torch is in test_group.py
+def test_a_killed_process_ends_the_run_and_a_restart_ends_where_it_would_have(of_two, tmp_path):
     def run(**options):
         case = sharded_runs.WITH_CHECKPOINT
         return sharded_runs.run(*case, sharded=False, max_steps=40, eval_every=5, **options)
 
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    assert start(whole, 2, "checkpoint") == [0, 0]
     assert all(start(tmp_path, 2, "killed"))
     late = (tmp_path / "error 0").stat().st_mtime
     assert time.time() - late < 30
@@ -82,8 +91,8 @@ def test_a_killed_process_ends_the_run_and_a_restart_ends_where_it_would_have(tm
     assert "\n" not in message
     shutil.copy(tmp_path / "checkpoint", tmp_path / "copy")
     assert start(tmp_path, 2, "checkpoint") == [0, 0]
-    name = sharded_runs.file_of("resumed", 2, 0)
-    uninterrupted, again = (dict(np.load(folder / name)) for folder in (whole, tmp_path))
+    uninterrupted = np.load(of_two / sharded_runs.file_of("whole", 2, 0))
+    again = dict(np.load(tmp_path / sharded_runs.file_of("resumed", 2, 0)))
     assert all(np.array_equal(again[name], uninterrupted[name]) for name in again)
     alone = run(checkpoint=tmp_path / "copy")  # goes on here, in one process
     assert alone.steps == 40

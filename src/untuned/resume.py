@@ -39,7 +39,7 @@ class Saver:
         arrays, notes = checkpoint.load(self.path)
         check_same_run(self.path, notes["run"], self.identity)
         self.probe = probe(self.problem)  # compiled, so only after all else is right
-        check_same_functions(self.path, notes["probe"], self.probe)
+        check_same_functions(self.path, notes["probe"], self.probe, self.problem.dtype)
         columns = {name: arrays.pop("history " + name).tolist() for name in COLUMNS}
         if columns["step"] and columns["step"][-1] % notes["eval_every"]:
             # The record of where it ended, between two that are due: made anew if it ends there.
@@ -163,11 +163,13 @@ def check_same_run(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, An
             )
 
 
-def check_same_functions(path: Path, saved: list[float], wanted: list[float]) -> None:
+def check_same_functions(path: Path, saved: list[float], wanted: list[float], dtype: str) -> None:
     """Refuse a checkpoint whose f and g computed other numbers near the start."""
-    # They may differ in their last digits on another machine.
+    # They may differ in their last digits on another machine, or on other devices; and one that
+    # is zero but for rounding may be any such number.
+    rounding = 100 * float(np.finfo(dtype).eps) * max((abs(w) for w in wanted), default=0.0)
     same = len(saved) == len(wanted) and np.allclose(
-        saved, wanted, rtol=1e-4, atol=0, equal_nan=True
+        saved, wanted, rtol=1e-4, atol=rounding if np.isfinite(rounding) else 0.0, equal_nan=True
     )
     if not same:
         raise _another_run(path, "its f or g gave other values or gradients at the same point")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -208,15 +208,17 @@ def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
     return linearize(fn, x, y)[1]
 
 
-def precision(tree: Tree, /) -> AbstractContextManager:
+@contextmanager
+def precision(tree: Tree, /) -> Iterator[None]:
     wide = any(dtype_name(leaf) == "float64" for leaf in jax.tree.leaves(tree))
-    contexts = ExitStack()
-    contexts.enter_context(jax.enable_x64(wide or jax.config.read("jax_enable_x64")))
-    if (mesh := spread.mesh_of(tree)) is not None:
-        contexts.enter_context(jax.set_mesh(mesh))
-    if spread.is_shared(tree):
-        contexts.enter_context(spread.together())
-    return contexts
+    mesh = spread.mesh_of(tree)
+    with ExitStack() as contexts:
+        contexts.enter_context(jax.enable_x64(wide or jax.config.read("jax_enable_x64")))
+        if mesh is not None:
+            contexts.enter_context(jax.set_mesh(mesh))
+        if spread.is_shared(tree):
+            contexts.enter_context(spread.together())
+        yield
 
 
 def asarray(leaf: Any, like: Any = None, /) -> Any:
