@@ -61,16 +61,23 @@ class Curve(NamedTuple):
     seeds: int
 
     @property
+    def name(self) -> str:
+        """The method, and that it ran on all rows where others did not."""
+        on_all_rows = self.setting == tuned_values.ALL_ROWS
+        return f"{self.method}, {self.setting}" if on_all_rows else self.method
+
+    @property
     def label(self) -> str:
         """The name in a legend."""
         lost = f" (diverged {len(self.ends)}/{self.seeds})" if self.ends else ""
-        return self.method + lost
+        return self.name + lost
 
 
-def style(method: str) -> Style:
+def style(method: str, setting: str = tuned_values.DEFAULT) -> Style:
     """The same look for a method in every picture."""
     if method in FREE_COLOURS:
-        return Style(FREE_COLOURS[method], DASHES[0], MARKERS[0], 2.4)
+        dash = DASHES[setting == tuned_values.ALL_ROWS]
+        return Style(FREE_COLOURS[method], dash, MARKERS[0], 2.4)
     others = [name for name in solvers.names() if name not in FREE_COLOURS]
     line, colour = divmod(others.index(method), len(COLOURS))
     line %= len(DASHES)
@@ -154,7 +161,7 @@ def figure(records: pandas.DataFrame, problems: list[str], axis: str, height: st
         for panel, (column, title) in zip(row, COLUMNS.items(), strict=True):
             drawn = curves(records, problem, column, axis, height)
             for curve in drawn:
-                handles[curve.method] = _draw(panel, curve)
+                handles[curve.name] = _draw(panel, curve)
             _name_the_lost(panel, drawn)
             panel.set(title=f"{problem}: {title}", xlabel=AXES[axis], xscale="log")
             panel.set_ylim(limits(records, problem, height))
@@ -164,12 +171,12 @@ def figure(records: pandas.DataFrame, problems: list[str], axis: str, height: st
                     panel.axhline(target, color="#bbbbbb", linewidth=0.8, zorder=0)
             tidy(panel)
         row[0].set_ylabel(HEIGHTS[height], fontsize="small")
-    names = sorted(handles, key=lambda name: (name not in FREE_COLOURS, name))
+    names = sorted(handles, key=lambda name: (name.partition(",")[0] not in FREE_COLOURS, name))
     whole.legend(
         [handles[name] for name in names],
         names,
         loc="outside lower center",
-        ncols=8,
+        ncols=7,
         frameon=False,
         fontsize="small",
     )
@@ -177,7 +184,7 @@ def figure(records: pandas.DataFrame, problems: list[str], axis: str, height: st
 
 
 def _draw(panel: Any, curve: Curve) -> Any:
-    look = style(curve.method)
+    look = style(curve.method, curve.setting)
     (line,) = panel.plot(
         curve.across,
         curve.middle,
@@ -211,8 +218,12 @@ def _name_the_lost(panel: Any, drawn: list[Curve]) -> None:
             textcoords="offset points",
             xytext=(0, -14 - 10 * number),
             fontsize="x-small",
-            color=style(curve.method).colour,
-            arrowprops={"arrowstyle": "-", "color": style(curve.method).colour, "lw": 0.6},
+            color=style(curve.method, curve.setting).colour,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": style(curve.method, curve.setting).colour,
+                "lw": 0.6,
+            },
         )
 
 
@@ -226,9 +237,9 @@ def interactive(records: pandas.DataFrame, problem: str, axis: str, height: str)
     named: set[str] = set()
     for number, column in enumerate(COLUMNS, 1):
         for curve in curves(records, problem, column, axis, height):
-            for trace in _traces(curve, shows_name=curve.method not in named):
+            for trace in _traces(curve, shows_name=curve.name not in named):
                 whole.add_trace(trace, row=1, col=number)
-            named.add(curve.method)
+            named.add(curve.name)
     whole.update_xaxes(type="log", title_text=AXES[axis])
     ends = limits(records, problem, height)
     whole.update_yaxes(range=ends)
@@ -250,8 +261,8 @@ def interactive(records: pandas.DataFrame, problem: str, axis: str, height: str)
 def _traces(curve: Curve, shows_name: bool) -> list[Any]:
     import plotly.graph_objects as go
 
-    look = style(curve.method)
-    common = {"legendgroup": curve.method, "showlegend": False}
+    look = style(curve.method, curve.setting)
+    common = {"legendgroup": curve.name, "showlegend": False}
     traces = []
     if curve.seeds > 1:
         band = np.concatenate([curve.low, curve.high[::-1]])
