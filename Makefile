@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Half of the cores stay with the compiler of the other test process.
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench scale browser docs clean
+.PHONY: demo test lint format bench scale browser docs faults fuzz soak audit clean
 
 demo: .venv/installed
 	$(BIN)/untuned demo --out demo --overwrite
@@ -33,6 +33,24 @@ browser:
 docs: .venv/installed-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# Proof that takes longer than a test (docs/faults.md).
+faults: .venv/installed-test
+	$(BIN)/python -m pytest -q -m slow tests/test_faults.py
+
+FUZZ ?= 50
+SECONDS ?= 60
+fuzz: .venv/installed-fuzz
+	UNTUNED_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q tests/test_bad_input.py tests/test_bad_files.py
+	$(BIN)/python fuzz/run.py all --seconds $(SECONDS)
+
+MINUTES ?= 60
+soak: .venv/installed-test
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
+
+# The list of known weaknesses is on the network: where it is not, that is said and is no failure.
+audit: .venv/installed-audit
+	@$(BIN)/python .ci/audit.py
+
 bench: .venv/installed-test
 	$(BIN)/python benchmarks/run_all.py
 
@@ -50,6 +68,10 @@ scale: .venv/installed-test
 # One pip call with torch pinned: an unpinned torch would bring gigabytes of GPU libraries.
 .venv/installed-test: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+.venv/installed-audit .venv/installed-fuzz: .venv/installed-%: .venv/installed-test
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test,$*]'
 	touch $@
 
 clean:

@@ -144,12 +144,13 @@ def scaled(problem: Experiment, of_f: float, of_g: float, of_x: float) -> dict[s
     return problem.problem() | {
         "outer": times(of_f, problem.outer),
         "inner": times(of_g, problem.inner),
-        "x0": problem.x0 * np.float32(of_x),
+        "x0": np.float64(problem.x0) * of_x,
+        "y0": np.float64(problem.y0),
     }
 
 
 def sensitivity(name: str) -> None:
-    """The spread of the final Phi over units of f, g and x."""
+    """The spread of the final Phi over units of f, g and x, in float64."""
     problem = experiment(name)
     units = [(1.0, 1.0, 1.0)]
     units += [(c, 1.0, 1.0) for c in (1e-6, 1e-3, 1e3, 1e6)]
@@ -235,7 +236,8 @@ def main() -> None:
         if options.part in (None, "compare"):
             compare(options.problem or list(SUITE), options.seconds)
         if options.part in (None, "sensitivity"):
-            sensitivity("breast-cancer")
+            for name in ("diabetes-ridge", "digits-cleaning", "breast-cancer"):
+                sensitivity(name)
         if options.part in (None, "growth"):
             growth()
         if options.part in (None, "ablation"):

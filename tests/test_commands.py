@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from skops import io as skops
 
 import standins
-from untuned import cli, models
+from untuned import cli, lock, models
 
 
 @pytest.fixture
@@ -324,6 +324,52 @@ def test_full_disk_is_one_sentence_and_leaves_nothing(untuned, table, tmp_path):
     assert code == 2
     assert "is full; nothing was written" in err
     assert err.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "train.parquet"}
+
+
+@pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
+@pytest.mark.parametrize("size", [0, 1_000, 3_000, 1_000_000])
+def test_disk_may_be_full_at_any_file(untuned, table, tmp_path, command, size):
+    """The model, the tables, result.json or the page; what was there before stays."""
+    options = ["train.csv", "--label", "diagnosis", "--out", "out", "--overwrite"]
+    options += ["--size", 20] if command == "coreset" else []
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("of the run before")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        code, _, err = untuned(command, *options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert code == 2
+    assert "is full; nothing was written" in err
+    assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "train.parquet", "out"}
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+    code, _, _ = untuned(command, *options)  # now there is room
+    assert code == 0
+    assert not (tmp_path / "out" / "mine").exists()
+    assert not list(tmp_path.glob("*.*.old"))
+
+
+def test_a_page_that_does_not_fit_leaves_the_old_one(untuned, table, tmp_path):
+    untuned("regularize", "train.csv", "--label", "diagnosis", "--out", "out")
+    before = (tmp_path / "out" / "report.html").read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    try:
+        code, _, err = untuned("report", "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (code, err) == (2, "untuned: The disk is full; make room, or write to another disk.\n")
+    assert (tmp_path / "out" / "report.html").read_bytes() == before
+    assert not list((tmp_path / "out").glob("*.partial"))
+
+
+def test_two_commands_with_one_folder(untuned, table, tmp_path):
+    with lock.held(tmp_path / "out.partial", "held here"):
+        code, _, err = untuned("clean", "train.csv", "--label", "diagnosis", "--out", "out")
+    assert code == 2
+    assert "Another command is writing to --out" in err
     assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "train.parquet"}
 
 

@@ -1,10 +1,12 @@
 """Records of runs: whole or not at all, and never another run's."""
 
 import os
+import resource
 
 import pandas as pd
 import pytest
 
+from untuned import folder
 from untuned.experiments import records
 from untuned.experiments.records import Run
 
@@ -72,3 +74,44 @@ def test_a_failed_write_leaves_no_record(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         records.write(tmp_path, RUN, FRAME)
     assert records.read(tmp_path, RUN) is None
+    assert not list(tmp_path.iterdir())  # no part of one either
+
+
+def test_no_flipped_value_is_taken(tmp_path):
+    """Every byte in turn: a record with another number in it is no record."""
+    records.write(tmp_path, RUN, FRAME)
+    path = records.path(tmp_path, RUN)
+    content, right = path.read_bytes(), records.read(tmp_path, RUN)
+    refused = 0
+    for place in range(0, len(content), 11):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
+        found = records.read(tmp_path, RUN)
+        refused += found is None
+        assert found is None or found.equals(right), place
+    assert refused > 30
+
+
+def write_two(out):
+    with folder.added_whole(out) as target:
+        FRAME.to_csv(target / "table.csv", index=False)
+        FRAME.to_parquet(target / "records.parquet", index=False)
+
+
+@pytest.mark.parametrize("size", [0, 500])
+def test_added_files_are_all_there_or_none(size, tmp_path):
+    """What `untuned reproduce` writes beside its records, on a disk that is full."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "table.csv").write_text("old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        with pytest.raises(ValueError, match="is full; nothing was written"):
+            write_two(out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in out.iterdir()] == ["table.csv"]
+    assert (out / "table.csv").read_text() == "old"
+    write_two(out)
+    assert (out / "table.csv").read_text() != "old"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from untuned.wording import brief
+from untuned.folder import put
+from untuned.wording import brief, reason
 
 FORMAT = "untuned checkpoint 1"
 
@@ -27,14 +27,7 @@ def save(path: Path, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any])
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(notes, sort_keys=True)
     header = {"format": FORMAT, "notes": text, "digest": _digest(plain, text)}
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(to_bytes(plain, header))
-        file.flush()
-        os.fsync(file.fileno())
-    # Renaming is atomic: a reader sees the old file or the new one, never a part.
-    os.replace(partial, path)
-    _sync_folder(path.parent)
+    put(path, path.with_name(path.name + ".partial"), to_bytes(plain, header))
 
 
 def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -49,14 +42,16 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             # Another program's file may hold gigabytes, and dtypes that NumPy does not know.
             ours = header.get("format") == FORMAT
             arrays = {name: file.get_tensor(name) for name in file.keys()} if ours else {}  # noqa: SIM118
+            notes = dict(json.loads(header.get("notes", "")).items()) if ours else {}
     except OSError as error:
         raise ValueError(
             f"The checkpoint {path} cannot be read ({error.strerror or error}); {advice}."
         ) from None
-    except SafetensorError as error:
+    except (SafetensorError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        # The last four: a dtype NumPy has not, and notes that are no JSON.
         raise ValueError(
             f"The checkpoint {path} is damaged or not a checkpoint of untuned "
-            f"({str(error)[:80]}); {advice}."
+            f"({reason(error, 80)}); {advice}."
         ) from None
     if not ours:
         raise ValueError(
@@ -67,7 +62,7 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise ValueError(
             f"The checkpoint {path} is damaged: its contents do not match its digest; {advice}."
         )
-    return arrays, json.loads(header["notes"])
+    return arrays, notes
 
 
 def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
@@ -82,11 +77,3 @@ def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
 def fingerprint(arrays: list[np.ndarray]) -> str:
     """A short text that is the same only for the same numbers in the same shapes."""
     return _digest({str(k): array for k, array in enumerate(arrays)}, "")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

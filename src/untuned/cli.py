@@ -13,6 +13,8 @@ from untuned import wording
 from untuned.experiments.reproduce import RECIPES
 from untuned.experiments.reproduce import run as recipe
 
+STOPPED = 130  # what typer makes of Ctrl-C
+
 app = typer.Typer(
     name="untuned",
     help="Bilevel optimization without step sizes.",
@@ -214,7 +216,10 @@ def reproduce(
 
 
 def main() -> None:
-    """Entry point: turns the errors users can make into one sentence and exit code 2."""
+    """Entry point: turns the errors users can make into one sentence and exit code 2.
+
+    Ctrl-C ends with exit code 130, as shells have it, and leaves nothing half-written.
+    """
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:  # options that are missing, unknown or malformed
@@ -222,6 +227,8 @@ def main() -> None:
         sys.exit(_refuse(words) if words else 2)
     except (ValueError, OSError, MemoryError) as error:
         sys.exit(_refuse(wording.sentence(error)))
+    if code == STOPPED:
+        typer.echo("untuned: stopped by Ctrl-C; nothing half-written was left.", err=True)
     sys.exit(code or 0)
 
 

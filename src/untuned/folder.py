@@ -1,14 +1,15 @@
-"""An output folder that is there whole or not at all."""
+"""Output that is there whole or not at all: a folder, files added to one, a file."""
 
 from __future__ import annotations
 
-import errno
+import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+from untuned import lock
+from untuned.wording import FULL
 
 
 @contextmanager
@@ -21,15 +22,62 @@ def written_whole(out: Path, overwrite: bool) -> Iterator[Path]:
             f"--out {out} exists and is not empty; give another name, or --overwrite to replace it."
         )
     out = out.absolute()  # so that "." and "runs/.." have a name and a parent
-    partial = out.with_name(out.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    made = [parent for parent in partial.parents if not parent.exists()]
-    partial.mkdir(parents=True)
-    try:
+    with _beside(out) as partial:
         yield partial
+        # The old one goes only when the new one is in its place.
+        old = partial.with_name(partial.name + ".old")
         if out.exists():
-            shutil.rmtree(out)
+            shutil.rmtree(old, ignore_errors=True)
+            out.rename(old)
         partial.rename(out)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def added_whole(out: Path) -> Iterator[Path]:
+    """Yield a folder to write files into; they go to `out`, each in one step, if all went well."""
+    with _beside(out.absolute()) as partial:
+        yield partial
+        out.mkdir(exist_ok=True)
+        for file in sorted(partial.iterdir()):
+            file.replace(out / file.name)
+
+
+def put(path: Path, partial: Path, content: bytes) -> None:
+    """Put a file to its place in one step, through `partial` beside it, and onto the disk."""
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        # Renaming is atomic: a reader sees the old file or the new one, never a part.
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)  # where it failed, to make room again
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _beside(out: Path) -> Iterator[Path]:
+    """An empty folder beside `out`, for one process at a time; removed at the end."""
+    partial = out.with_name(out.name + ".partial")
+    made = [parent for parent in partial.parents if not parent.exists()]
+    try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        with lock.held(
+            partial,
+            f"Another command is writing to --out {out}; wait until it ends, or give another name.",
+        ):
+            shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
+            partial.mkdir()
+            try:
+                yield partial
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         if error.errno in FULL:
             raise ValueError(
@@ -38,7 +86,6 @@ def written_whole(out: Path, overwrite: bool) -> Iterator[Path]:
             ) from error
         raise
     finally:
-        if partial.exists():
-            shutil.rmtree(partial, ignore_errors=True)
-            for parent in made:  # innermost first; all empty, since only we wrote there
+        for parent in made:  # innermost first; empty unless all went well
+            with suppress(OSError):
                 parent.rmdir()

@@ -44,6 +44,8 @@ def _what_happened(
         )
     if status == "callback":
         return f"The callback stopped the run after {step} steps: {went}."
+    if status == "interrupted":
+        return f"Ctrl-C ended the run after {step} steps: {went}. x and y are what there is."
     if status == "stalled":
         if not solver.to_tune and not hasattr(solver, "alpha0"):
             return (

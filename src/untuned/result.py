@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Status = Literal[
-    "converged", "max_steps", "max_seconds", "callback", "stalled", "diverged", "cap_hit"
-]
+    "converged", "max_steps", "max_seconds", "callback", "stalled", "diverged", "cap_hit",
+    "interrupted",
+]  # fmt: skip
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 # One column per name; whole numbers where the name is in WHOLE.
@@ -32,6 +34,10 @@ WHOLE = frozenset(COLUMNS) - {
 }  # fmt: skip
 
 
+# A run of any length has a bounded history: past so many records every second one is dropped.
+MOST_RECORDS = 2**16
+
+
 class History(Mapping[str, np.ndarray]):
     """The records of a run: a mapping of equally long NumPy arrays.
 
@@ -39,16 +45,39 @@ class History(Mapping[str, np.ndarray]):
     step before it; counts (`outer_grad`, `inner_grad`, `hvp`, `cross`), `cap_hits` (the steps in
     which a sub-loop ended at its cap) and `indefinite` (those in which g was seen not to be convex
     in y) are totals so far.
+
+    Of more than 65,536 records every second one is dropped and from then on only every second one
+    is kept, again and again; `spacing` is the number of steps between those kept.
     """
 
-    def __init__(self, columns: Mapping[str, Any] | None = None):
+    def __init__(self, columns: Mapping[str, Any] | None = None, spacing: int = 1):
         columns = columns or {}
-        self._columns = {name: list(columns.get(name, ())) for name in COLUMNS}
+        self._columns = {
+            name: array("q" if name in WHOLE else "d", columns.get(name, ())) for name in COLUMNS
+        }
+        self.spacing = spacing
+        self._last_is_extra = False
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add one record, which must have every column."""
+        """Add one record, which must have every column.
+
+        The newest is always there; one between two that are kept goes when the next one comes.
+        """
         for name, values in self._columns.items():
+            if self._last_is_extra:
+                values.pop()
             values.append(record[name])
+        if self.records > MOST_RECORDS:
+            self._thin_out()
+        self._last_is_extra = bool(record["step"] % self.spacing)
+
+    def _thin_out(self) -> None:
+        self.spacing *= 2
+        steps = self["step"]
+        kept = steps % self.spacing == 0
+        kept[-1] = True
+        for name, values in self._columns.items():
+            self._columns[name] = array(values.typecode, self[name][kept].tolist())
 
     def __getitem__(self, name: str) -> np.ndarray:
         return np.asarray(self._columns[name], np.int64 if name in WHOLE else np.float64)
@@ -100,7 +129,8 @@ class Result:
     x, y, v : the best point by the method's own measure where the last one is worse or not
         finite, else the last one. With minibatches the measure is that of a batch, so the last
         point is kept unless the run diverged.
-    status : one of converged, max_steps, max_seconds, callback, stalled, diverged, cap_hit.
+    status : one of converged, max_steps, max_seconds, callback, stalled, diverged, cap_hit, or
+        interrupted, where Ctrl-C was pressed once.
     message : a sentence that says what happened and what to try.
     success : True only where the run converged to the tolerance asked for.
     steps, seconds, compile_seconds : work done; compilation and callbacks are not in `seconds`.

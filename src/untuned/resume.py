@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+import warnings
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from untuned import checkpoint, stopping
+from untuned import checkpoint, lock, stopping
 from untuned.batches import Data
 from untuned.checkpoint import fingerprint
 from untuned.chunk import Position
@@ -23,6 +25,16 @@ from untuned.result import COLUMNS, History
 from untuned.wording import brief
 
 SAVE_SHARE = 20  # saving may take one part in so many of the time since the last save
+HISTORY = "history "  # before the names of the history's columns
+
+
+def only_user(path: Path) -> AbstractContextManager:
+    """Hold a checkpoint for one run; another on the same path is refused."""
+    return lock.held(
+        path,
+        f"The checkpoint {path} is in use by another run; wait until it ends, or give another "
+        "path.",
+    )
 
 
 class Saver:
@@ -37,15 +49,21 @@ class Saver:
     def load(self, start: Position, tol: float | None) -> tuple[Position, History, float]:
         """The position, history and seconds saved, if they are this run's."""
         arrays, notes = checkpoint.load(self.path)
-        check_same_run(self.path, notes["run"], self.identity)
+        check_same_run(self.path, notes.pop("run", None), self.identity)
+        probed, saved_tol = notes.pop("probe", None), notes.pop("tol", None)
+        rows = arrays.get(HISTORY + "step", np.zeros(0)).size
+        empty = {HISTORY + name: np.zeros(rows, each.dtype) for name, each in History().items()}
+        check_same_layout(self.path, arrays, pack(self.problem.ops, start.carry) | empty)
+        check_same_layout(self.path, notes, self._notes(start, History(spacing=1), 0.0))
         self.probe = probe(self.problem)  # compiled, so only after all else is right
-        check_same_functions(self.path, notes["probe"], self.probe, self.problem.dtype)
-        columns = {name: arrays.pop("history " + name).tolist() for name in COLUMNS}
-        if columns["step"] and columns["step"][-1] % notes["eval_every"]:
+        check_same_functions(self.path, probed, self.probe, self.problem.dtype)
+        columns = {name: arrays.pop(HISTORY + name).tolist() for name in COLUMNS}
+        if columns["step"] and columns["step"][-1] % max(1, notes["spacing"]):
             # The record of where it ended, between two that are due: made anew if it ends there.
             columns = {name: column[:-1] for name, column in columns.items()}
+        stride = max(1, notes["spacing"] // max(1, notes["eval_every"]))
         carry = unpack(self.problem.ops, arrays, start.carry)
-        if notes["tol"] != tol and int(carry.halt) == stopping.CONVERGED:
+        if saved_tol != tol and int(carry.halt) == stopping.CONVERGED:
             carry = carry._replace(halt=self.problem.ops.counter(stopping.GO_ON))
         inner, outer = notes["drawn"]
         counts = Counts(**notes["counts"])
@@ -53,36 +71,47 @@ class Saver:
             carry, notes["steps"], notes["cap_hits"], notes["indefinite"], (inner, outer), counts,
             notes["stage"],
         )  # fmt: skip
-        return position, History(columns), notes["seconds"]
+        return position, History(columns, stride * self.eval_every), notes["seconds"]
 
     def is_due(self) -> bool:
         """Whether enough time has passed since the last save."""
         return time.monotonic() - self.last_save >= SAVE_SHARE * self.save_seconds
 
     def save(self, now: Position, history: History, seconds: float, tol: float | None) -> None:
-        """Write all of it, whole or not at all."""
+        """Write all of it, whole or not at all; a run whose disk is full goes on with a warning."""
         start = time.monotonic()
         self.probe = self.probe or probe(self.problem)
-        columns = {"history " + name: column for name, column in history.items()}
-        notes = {
-            "run": self.identity,
-            "probe": self.probe,
+        columns = {HISTORY + name: column for name, column in history.items()}
+        notes = self._notes(now, history, seconds)
+        notes |= {"run": self.identity, "probe": self.probe, "tol": tol}
+        ops = self.problem.ops
+        arrays = pack(ops, now.carry)  # by all processes together, where there are several
+        try:
+            if ops.leads(self.problem.y0):
+                checkpoint.save(self.path, arrays | columns, notes)
+        except OSError as error:
+            warnings.warn(
+                f"The checkpoint {self.path} could not be saved at step {now.steps} "
+                f"({error.strerror or error}); the one before it, if any, is untouched and the run "
+                "goes on, so make room for the next one.",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+        self.last_save = time.monotonic()
+        self.save_seconds = self.last_save - start
+
+    def _notes(self, now: Position, history: History, seconds: float) -> dict[str, Any]:
+        return {
             "eval_every": self.eval_every,
+            "spacing": history.spacing,
             "steps": now.steps,
             "seconds": seconds,
             "cap_hits": now.cap_hits,
             "indefinite": now.indefinite,
             "stage": now.stage,
-            "drawn": now.drawn,
+            "drawn": list(now.drawn),
             "counts": now.counts._asdict(),
-            "tol": tol,
         }
-        ops, y = self.problem.ops, self.problem.y0
-        arrays = pack(ops, now.carry)  # by all processes together, where there are several
-        if ops.leads(y):
-            checkpoint.save(self.path, arrays | columns, notes)
-        self.last_save = time.monotonic()
-        self.save_seconds = self.last_save - start
 
 
 def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
@@ -153,8 +182,9 @@ def probe(problem: Problem) -> list[float]:
     return [float(number) for number in ops.compile(numbers, *arguments)(*arguments)]
 
 
-def check_same_run(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def check_same_run(path: Path, saved: Any, wanted: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another problem, method or setting, naming the difference."""
+    saved = saved if isinstance(saved, dict) else {}
     for name, value in wanted.items():
         if saved.get(name) != value:
             raise _another_run(
@@ -163,12 +193,37 @@ def check_same_run(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, An
             )
 
 
-def check_same_functions(path: Path, saved: list[float], wanted: list[float], dtype: str) -> None:
+def check_same_layout(path: Path, saved: Any, wanted: Any) -> None:
+    """Refuse a checkpoint with other names, shapes or kinds than this version of untuned writes.
+
+    Its digest is right, so it is not damaged: another version wrote it, or another program.
+    """
+    if layout(saved) != layout(wanted):
+        names = [name for name in wanted if layout(saved.get(name)) != layout(wanted[name])]
+        what = brief(names[0] if names else min(set(saved) - set(wanted)))
+        raise ValueError(
+            f"The checkpoint {path} was written by another version of untuned, which kept {what} "
+            "in another way; give another path, or delete the file to start anew."
+        )
+
+
+def layout(value: Any) -> Any:
+    """What something is made of, without its numbers."""
+    if isinstance(value, dict):
+        return {name: layout(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [layout(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return value.shape, "whole" if value.dtype.kind in "biu" else value.dtype.name
+    return "negative" if type(value) is int and value < 0 else type(value).__name__
+
+
+def check_same_functions(path: Path, saved: Any, wanted: list[float], dtype: str) -> None:
     """Refuse a checkpoint whose f and g computed other numbers near the start."""
     # They may differ in their last digits on another machine, or on other devices; and one that
     # is zero but for rounding may be any such number.
     rounding = 100 * float(np.finfo(dtype).eps) * max((abs(w) for w in wanted), default=0.0)
-    same = len(saved) == len(wanted) and np.allclose(
+    same = layout(saved) == layout(wanted) and np.allclose(
         saved, wanted, rtol=1e-4, atol=rounding if np.isfinite(rounding) else 0.0, equal_nan=True
     )
     if not same:

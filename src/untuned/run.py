@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from untuned import chunk, messages, resume, settings, solvers, stages, stopping
+from untuned import chunk, interrupts, messages, resume, settings, solvers, stages, stopping
 from untuned.batches import Feed, gather, on_first
 from untuned.chunk import Position
 from untuned.compiled import compiled, name_of
@@ -69,7 +70,8 @@ def minimize(
         of a method that solves for y and v as exactly as it needs.
     callback : called with a `Snapshot` at every record; returning True stops the run.
     progress : True for a live bar.
-    checkpoint : a path to save to as the run goes; an existing one is resumed from.
+    checkpoint : a path to save to as the run goes; an existing one is resumed from. Only one run
+        at a time may use it.
     group : a process group of `torch.distributed`, each of whose processes calls `minimize` with
         its own rows as data and the same of all else (docs/scale.md). On JAX give sharded arrays.
     sharded : with `group`, which leaves of x0 belong to a process's own rows: True for all, or a
@@ -77,7 +79,8 @@ def minimize(
 
     Returns
     -------
-    Result : the point found, `status`, `message`, `history` and `counts`.
+    Result : the point found, `status`, `message`, `history` and `counts`. Ctrl-C once saves and
+        ends the run with the status "interrupted"; twice, it raises KeyboardInterrupt at once.
 
     Example
     -------
@@ -106,11 +109,16 @@ def minimize(
     if eval_every is None:
         eval_every = 1 if solver.cost.hvp is None else math.ceil(max_steps / 100)
     resume.check_alike(problem, solver, seed, limits, int(eval_every))
-    shown = progress and problem.ops.leads(problem.y0)
-    with problem.precision(), Bar(shown, max_steps, solver.name) as bar:
+    leads = problem.ops.leads(problem.y0)  # of several processes one shows and writes
+    with (
+        problem.precision(),
+        resume.only_user(path) if path and leads else nullcontext(),
+        interrupts.counted() as interrupted,
+        Bar(progress and leads, max_steps, solver.name) as bar,
+    ):
         run = _Run(problem, solver, limits, int(eval_every), seed, path)
         try:
-            return run.result(run.loop(callback, bar))
+            return run.result(run.loop(callback, bar, interrupted))
         finally:
             run.feeder.close()
 
@@ -127,7 +135,7 @@ class _Run:
         self.feeder = Feeder(problem, solver, seed, eval_every)
         self.seconds = 0.0
         self.bad_inner_value = math.nan
-        self.history = History()
+        self.history = History(spacing=eval_every)
         self.shares = stages.plan(problem, solver, seed)
         self.compile_seconds = 0.0
         self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
@@ -159,8 +167,10 @@ class _Run:
         # end, and spend them on products.
         effort = "full" if self.solver.cost.hvp is not None else "least" if little else "half"
         self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, effort=effort)
-        # No steps yet, but what the first call sets up is not the method's time.
-        ops.sync(self.chunk(*arguments))
+        # What the first step sets up is not the method's time. Its result is not used, so where a
+        # step may take long the set-up of its outer parts must do.
+        one = effort != "half" and ops.name != "torch"
+        ops.sync(self.chunk(*arguments[:3], np.int32(one)))
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
             batch = gather(ops, data, feed, 0, (0, 0), feeder.draws)
@@ -195,11 +205,14 @@ class _Run:
         tol = self.limits["tol"] or 0.0
         return name_of(o.outer_function, o.inner_function, self.solver, tol, constraint)
 
-    def loop(self, callback: Callable | None, bar: Bar) -> Status:
+    def loop(self, callback: Callable | None, bar: Bar, interrupted: Callable[[], bool]) -> Status:
         """Make steps until something ends the run; the status says what."""
         began, size = self.seconds, 1
         self._watch_inner()
         while (status := self._status(self.seconds - began)) is None:
+            if self.problem.agree(float(interrupted())):
+                status = "interrupted"
+                break
             to_record = self.eval_every - self.now.steps % self.eval_every
             left = self.limits["max_steps"] - self.now.steps
             before = self.now.steps
@@ -342,7 +355,12 @@ class _Run:
         snapshot = Snapshot(
             self.now.steps, self.seconds, x, y, v, record, state, self.compile_seconds
         )
-        stop = bool(callback(snapshot))  # NumPy's True is not `True`
+        try:
+            stop = bool(callback(snapshot))  # NumPy's True is not `True`
+        except Exception:
+            if not self.problem.grouped:  # saving takes all processes, and the others go on
+                self._save()  # what is wrong with a callback is not wrong with the run
+            raise
         return self.problem.agree(float(stop)) > 0
 
     def result(self, status: Status) -> Result:

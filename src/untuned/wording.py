@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import re
 from collections.abc import Iterable
 from typing import Any
+
+MOST_NAMES = 300  # characters of a list of names
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def brief(value: Any, most: int = 80) -> str:
@@ -13,18 +18,32 @@ def brief(value: Any, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def reason(error: BaseException, most: int = 200) -> str:
+    """The first sentence another package says of an error, to be put into one of ours."""
+    first = re.split(r"(?<=[.!?])\s", _on_one_line(str(error)), maxsplit=1)[0]
+    return (first or type(error).__name__)[:most].rstrip(".!? ")
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
 def unknown(kind: str, name: Any, known: Iterable[str]) -> ValueError:
     """The error for a name that is not among those known, with the nearest one."""
     names = sorted(known)
     nearest = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.0)[0]
+    shown = _on_one_line(", ".join(names))
+    shown = shown if len(shown) <= MOST_NAMES else shown[: MOST_NAMES - 3] + "..."
     return ValueError(
-        f"There is no {kind} {brief(name)}; the nearest name is {nearest!r}, and all names are "
-        f"{', '.join(names)}."
+        f"There is no {kind} {brief(name)}; the nearest name is {brief(nearest)}, and all names "
+        f"are {shown}."
     )
 
 
 def sentence(error: BaseException) -> str:
     """What an error says, for a person who has not seen the code."""
+    if isinstance(error, OSError) and error.errno in FULL:
+        return "The disk is full; make room, or write to another disk."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     if isinstance(error, MemoryError):

@@ -125,6 +125,14 @@ def check_classes(classes: np.ndarray, given: np.ndarray, weight: np.ndarray) ->
         )
 
 
+def check_rows_differ(merged: Merged) -> None:
+    """Raise a sentence if no feature tells one row from another."""
+    if len(np.unique(merged.group)) < 2:
+        raise ValueError(
+            "X has the same features in every row; give features that differ between rows."
+        )
+
+
 def trusted_rows(
     X: Any, y: Any, names: Any, columns: int, classes: np.ndarray
 ) -> tuple[Any, np.ndarray]:

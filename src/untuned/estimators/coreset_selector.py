@@ -13,6 +13,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from untuned import interrupts
 from untuned.coreset import baselines
 from untuned.wording import brief, unknown
 
@@ -97,6 +98,7 @@ class CoresetSelector(BaseEstimator):
         tags.target_tags.required = True
         return tags
 
+    @interrupts.passed_on()
     def fit(self, X: Any, y: Any) -> CoresetSelector:
         """Choose rows of X, whose labels are y."""
         if self.strategy not in STRATEGIES:

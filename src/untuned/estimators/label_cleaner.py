@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from untuned import interrupts
 from untuned.estimators import cleaning_input, noise
 from untuned.estimators.cleaning_input import Table
 
@@ -100,6 +101,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    @interrupts.passed_on()
     def fit(
         self,
         X: Any,
@@ -141,6 +143,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         from untuned.estimators.cleaning_rounds import clean
 
         merged = cleaning_input.merge(table)
+        cleaning_input.check_rows_differ(merged)
         cleaned = clean(
             table, merged, len(self.classes_), self.folds, check_random_state(self.random_state),
             max_seconds=self.max_seconds, method=self.method, max_steps=self.max_steps,

@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from untuned import interrupts
 from untuned.estimators import folds, groups, standardised
 from untuned.wording import brief
 
@@ -161,6 +162,7 @@ class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
     True
     """
 
+    @interrupts.passed_on()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BilevelLogisticRegression:
         """Find the strengths, and fit the model with them to all rows.
 
@@ -256,6 +258,7 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
         tags.target_tags.multi_output = True
         return tags
 
+    @interrupts.passed_on()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BilevelRidge:
         """Find the strengths, and fit the model with them to all rows.
 
@@ -275,7 +278,7 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
         )  # fmt: skip
         if len(y) < 2:
             raise ValueError("X has n_samples=1; expected at least two rows, to judge by one.")
-        target = np.asarray(y, np.float64).reshape(len(y), -1)
+        target = _as_numbers(y).reshape(len(y), -1)
         weight = self._weights(sample_weight, X)
         # Strengths do not depend on the targets' units; of one size, targets count alike.
         mean = np.average(target, axis=0, weights=weight)
@@ -293,3 +296,21 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
     def predict(self, X: Any) -> np.ndarray:
         """The expected target of each row."""
         return self._outputs(X)
+
+
+def _as_numbers(y: Any) -> np.ndarray:
+    """The targets as numbers; scikit-learn lets text and None through."""
+    try:
+        target = np.asarray(y, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"y holds {brief(np.ravel(y)[0])}; expected numbers, so convert it, or give classes to "
+            "BilevelLogisticRegression."
+        ) from None
+    missing = np.isnan(target).sum()
+    if missing:
+        raise ValueError(
+            f"Input y contains NaN or None in {missing} of {target.size} targets; leave those rows "
+            "out."
+        )
+    return target

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
-from untuned.wording import unknown
+from untuned.wording import reason, unknown
 
 VARIABLE = "UNTUNED_DATA"
 
@@ -78,17 +77,18 @@ def load(name: str) -> dict[str, np.ndarray]:
 
 
 def _read(path: Path, fields: tuple[str, ...]) -> dict[str, np.ndarray]:
-    # Asked first: NumPy leaves a file open that it finds not to be an archive.
-    if not is_zipfile(path):
-        raise ValueError(f"The data file {path} cannot be read as .npz; give the whole file.")
     try:
-        with np.load(path) as file:
+        # Opened here: NumPy leaves a file open that it finds not to be an archive.
+        with path.open("rb") as opened, np.load(opened) as file:
             missing = [field for field in fields if field not in file]
             if not missing:
                 return {field: file[field] for field in fields}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # zipfile, zlib and NumPy have a dozen for a damaged file
         raise ValueError(
-            f"The data file {path} cannot be read ({str(error)[:80]}); give the whole file."
+            f"The data file {path} cannot be read as .npz ({reason(error, 80)}); give the whole "
+            "file."
         ) from None
     raise ValueError(
         f"The data file {path} has no field {missing[0]!r}; expected {', '.join(fields)}."

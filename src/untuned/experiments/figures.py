@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from untuned import folder
 from untuned.experiments import curves, plans, pool, records, standings
 from untuned.experiments.bilevel import require_benchopt
 from untuned.report import page
@@ -63,8 +64,6 @@ def _figure(name: str, out: Path, plan: plans.Plan) -> str:
     require_benchopt()
     frame = pool.finish(plans.comparison(plan), out / "records", "runs")
     table = standings.table(frame, _tuning_on_record(plan, out / "records"))
-    frame.to_parquet(out / "records.parquet", index=False)
-    table.to_csv(out / "table.csv", index=False)
     axis, title = TITLES[name]
     pictures = {
         f"{name}.png": (axis, curves.GAP),
@@ -73,19 +72,22 @@ def _figure(name: str, out: Path, plan: plans.Plan) -> str:
     }
     from matplotlib import pyplot as plt
 
-    for file, (across, height) in pictures.items():
-        drawn = curves.figure(frame, list(plan.problems), across, height)
-        drawn.savefig(out / file, dpi=80, pil_kwargs={"optimize": True})
-        plt.close(drawn)
-    _write_page(out / f"{name}.html", title, axis, plan, frame, table)
+    with folder.added_whole(out) as target:
+        frame.to_parquet(target / "records.parquet", index=False)
+        table.to_csv(target / "table.csv", index=False)
+        for file, (across, height) in pictures.items():
+            drawn = curves.figure(frame, list(plan.problems), across, height)
+            drawn.savefig(target / file, dpi=80, pil_kwargs={"optimize": True})
+            plt.close(drawn)
+        _write_page(target / f"{name}.html", title, axis, plan, frame, table)
     return _summary(name, out, plan, table)
 
 
-def _tuning_on_record(plan: plans.Plan, folder: Path) -> pandas.DataFrame | None:
+def _tuning_on_record(plan: plans.Plan, kept: Path) -> pandas.DataFrame | None:
     """The searches that were run with this very budget, as far as they are whole."""
     import pandas
 
-    found = [records.read(folder, run) for run in plans.search(plan)]
+    found = [records.read(kept, run) for run in plans.search(plan)]
     frames = [frame for frame in found if frame is not None]
     return pandas.concat(frames, ignore_index=True) if frames else None
 

@@ -8,6 +8,7 @@ lie beside each other and never mix.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -16,12 +17,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from untuned.folder import put
+
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
 
 FORMAT = 1
 COMPUTED_BY = ("untuned", "jax", "numpy", "benchopt")
-KEY = b"untuned run"
+KEY, DIGEST = b"untuned run", b"untuned digest"
 
 
 class Run(NamedTuple):
@@ -55,15 +59,14 @@ def write(folder: Path, run: Run, frame: pandas.DataFrame) -> None:
     from pyarrow import parquet
 
     table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: _text(run)})
+    about = {KEY: _text(run), DIGEST: _digest(table)}
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **about})
     target = path(folder, run)
     # Two commands may write the same record at once; each has its own partial file.
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-    with partial.open("wb") as file:
-        parquet.write_table(table, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, target)
+    content = io.BytesIO()
+    parquet.write_table(table, content)
+    put(target, partial, content.getvalue())
 
 
 def read(folder: Path, run: Run) -> pandas.DataFrame | None:
@@ -73,11 +76,15 @@ def read(folder: Path, run: Run) -> pandas.DataFrame | None:
 
     try:
         table = parquet.read_table(path(folder, run))
-    except (FileNotFoundError, pyarrow.ArrowInvalid):  # a damaged file is no record
+        about = table.schema.metadata or {}
+        # A record of an earlier untuned has no digest.
+        whole = about.get(DIGEST, b"") in (b"", _digest(table).encode())
+        # Without what pandas notes of its own, which in a damaged file may be anything.
+        frame = table.to_pandas(ignore_metadata=True)
+    except (OSError, ValueError, pyarrow.ArrowException):  # a damaged file is no record
         return None
-    if (table.schema.metadata or {}).get(KEY) != _text(run).encode():
+    if not whole or about.get(KEY) != _text(run).encode():
         return None
-    frame = table.to_pandas()
     for position, (name, value) in enumerate(run._asdict().items()):
         frame.insert(position, name, value)
     return frame
@@ -86,6 +93,11 @@ def read(folder: Path, run: Run) -> pandas.DataFrame | None:
 def groups(frame: pandas.DataFrame, *columns: str) -> Iterator[tuple[Any, pandas.DataFrame]]:
     """The rows that agree in some columns, with what they agree in: a tuple, of one column too."""
     yield from frame.groupby(list(columns))
+
+
+def _digest(table: pyarrow.Table) -> str:
+    """Of the names and values; Parquet itself would not see a letter of a name change."""
+    return hashlib.blake2b(repr(table.to_pydict()).encode(), digest_size=16).hexdigest()
 
 
 def _text(run: Run) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from untuned import folder
 from untuned.solvers.dtfbo import DTFBO
 from untuned.solvers.stfbo import STFBO
 from untuned.theory import checks, double_loop, printed, single_loop
@@ -60,12 +61,12 @@ def reproduce(out: Path, quick: bool, seed: int, max_seconds: float | None) -> s
     from untuned.experiments import theory_pages
 
     found = measure(quick, seed, max_seconds)
-    out.mkdir(parents=True, exist_ok=True)
-    for name, frame in found._asdict().items():
-        frame.to_parquet(out / f"{name}.parquet")
-    theory_pages.write_pictures(out, found)
     text = summary(found)
-    theory_pages.write_page(out / "report.html", found, text)
+    with folder.added_whole(out) as target:
+        for name, frame in found._asdict().items():
+            frame.to_parquet(target / f"{name}.parquet")
+        theory_pages.write_pictures(target, found)
+        theory_pages.write_page(target / "report.html", found, text)
     return f"{text}\nwritten to {out}"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from untuned import folder
 from untuned.experiments import plans, pool, standings, tuned_values
 from untuned.experiments.bilevel import require_benchopt
 from untuned.experiments.measured import DIVERGED
@@ -46,11 +47,12 @@ def tuning(
             "a method that `untuned methods` says has something to tune."
         )
     frame = pool.finish(runs, out / "records", "grid runs")
-    frame.to_parquet(out / "tuning.parquet", index=False)
     ends = final(frame)
     bills = summary(ends)
-    bills.to_csv(out / "tuning.csv", index=False)
-    _write_page(out / "tuning.html", plan, ends, bills)
+    with folder.added_whole(out) as target:
+        frame.to_parquet(target / "tuning.parquet", index=False)
+        bills.to_csv(target / "tuning.csv", index=False)
+        _write_page(target / "tuning.html", plan, ends, bills)
     shown = bills.to_string(index=False, float_format="{:.4g}".format)
     reduced = f"{plan.reduced}\n" if plan.reduced else ""
     return f"{reduced}{shown}\nPage: {out / 'tuning.html'}   records: {out / 'tuning.parquet'}"

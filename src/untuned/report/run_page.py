@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from untuned.report import charts, page
 from untuned.report.grid import grid
+from untuned.tables.files import EXPECTED
+from untuned.wording import brief, reason
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +35,7 @@ class Run(NamedTuple):
         """One of the run's tables."""
         from untuned.tables import files
 
-        return files.read_own(self.folder / self.found["files"][name])
+        return files.read_own(self.folder, str(self.found["files"][name]))
 
     @property
     def source(self) -> str:
@@ -47,6 +49,7 @@ class Contents(NamedTuple):
     title: str
     lead: str
     sections: list[page.Section]
+    footer: str = ""
 
 
 def read(folder: Path) -> Run:
@@ -60,34 +63,50 @@ def read(folder: Path) -> Run:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         command = found["command"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{path} is not the result of a run on a table; expected a folder that untuned clean, "
             "regularize or coreset wrote."
         ) from error
-    if command not in PAGES:
-        raise ValueError(f"{path} is of the command {command!r}, which has no page to write again.")
+    if not isinstance(command, str) or command not in PAGES:
+        raise ValueError(
+            f"{path} is of the command {brief(command)}, which has no page to write again."
+        )
     return Run(folder, found)
 
 
 def write(folder: Path, out: Path) -> Path:
     """Make the page of the run in `folder` and put it into `out`, whole or not at all."""
     run = read(folder)
-    contents: Contents = importlib.import_module(PAGES[run.found["command"]]).contents(run)
+    contents = _contents(run)
     partial, path = out / f"{FILE}.partial", out / FILE
     try:
-        page.write(
-            partial,
-            contents.title,
-            contents.lead,
-            [*contents.sections, *_about(run)],
-            f"Made by untuned {run.found['versions']['untuned']} on {run.found['made']}. All "
-            "numbers are in result.json and the tables beside this page.",
-        )
+        page.write(partial, *contents)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     return path
+
+
+def _contents(run: Run) -> Contents:
+    """All that the page says; a sentence where the folder's files do not fit each other."""
+    try:
+        module = importlib.import_module(PAGES[run.found["command"]])
+        title, lead, sections, _ = module.contents(run)
+        footer = (
+            f"Made by untuned {run.found['versions']['untuned']} on {run.found['made']}. All "
+            "numbers are in result.json and the tables beside this page."
+        )
+        return Contents(title, lead, [*sections, *_about(run)], footer)
+    except MemoryError:
+        raise
+    except Exception as error:  # files that were changed by hand can be wrong in any way
+        if isinstance(error, ValueError) and str(error).endswith(EXPECTED):
+            raise
+        raise ValueError(
+            f"The files of {run.folder} do not fit each other ({type(error).__name__}: "
+            f"{reason(error, 80)}); {EXPECTED}"
+        ) from error
 
 
 def how_it_ended(status: str, message: str) -> list[str]:

@@ -20,7 +20,8 @@ exact before the step is made shorter.
 
 **Scale.** Every comparison is between quantities of one unit, so multiplying f or g by a constant
 changes nothing. Only the first step needs a length: a tenth of x's size per entry, or 0.1 where x
-is smaller than 1; later ones are at most tenfold the last, so a wrong guess costs a few steps.
+is smaller than 1, but no longer than the slope needs to promise a tenth of |f|, which is so in any
+unit of x; later ones are at most tenfold the last, so a wrong guess costs a few steps.
 
 **Ends** by itself where |h| is small against the first, or where <h, p> promises a trifle of what
 was gained or less than rounding can show, three times in a row. Stalls where no shorter step lowers
@@ -141,7 +142,8 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     # Where Phi has only bent downwards so far, no model says how far to go: farther than this.
     bent_down = (memory.count == 0) & (ops.dot(step_of_x, change) < 0)
     farther = ops.where(bent_down, GROWTH * went, went)
-    length = ops.where(moved, ops.where(first, state.length, farther), 0.01 * state.length)
+    length = ops.where(first, _first_length(ops, state.length, f.value, hypergrad), farther)
+    length = ops.where(moved, length, 0.01 * state.length)
     p, h_norm, step_x = _direction(o, memory, x, hypergrad, length)
 
     first_norm = ops.where(state.first_norm > 0, state.first_norm, h_norm)
@@ -306,6 +308,13 @@ def _direction(
         return ops.where(has, quasi_newton, down), norm, along
     p = ops.sub(o.project(ops.axpy(-along, hypergrad, x)), x)
     return p, ops.norm(p) / along, along
+
+
+def _first_length(ops: Ops, longest: Scalar, f: Scalar, hypergrad: Tree) -> Scalar:
+    """No farther than to where the slope promises a tenth of |f|, whatever the unit of x."""
+    norm = ops.norm(hypergrad)
+    promising = FIRST_LENGTH * ops.maximum(f, -f) / ops.where(norm > 0, norm, 1.0)
+    return ops.where((promising > 0) & (promising < longest), promising, longest)
 
 
 def _watch_held_out(

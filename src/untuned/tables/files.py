@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from untuned.tables import memory
-from untuned.wording import brief
+from untuned.wording import brief, reason
 
 if TYPE_CHECKING:
     import pandas
 
 SEPARATORS = ",;\t|"
 SAMPLE_BYTES = 2**20
+
+EXPECTED = "expected the folder as untuned wrote it."
 
 Format = Literal["csv", "parquet"]
 
@@ -42,11 +44,12 @@ def read(path: Path) -> Table:
     kind: Format = "parquet" if head.startswith(b"PAR1") else "csv"
     try:
         frame = _read_parquet(path) if kind == "parquet" else _read_csv(path, head)
-    except ValueError as error:
-        if str(error).startswith(str(path)):  # a sentence of our own
+    except MemoryError:
+        raise
+    except Exception as error:  # pandas and pyarrow have a dozen for a damaged file
+        if isinstance(error, ValueError) and str(error).startswith(str(path)):  # our own sentence
             raise
-        reason = " ".join(str(error).split())[:200].rstrip(". ")
-        raise ValueError(f"{path} could not be read as {kind.upper()}: {reason}.") from error
+        raise ValueError(f"{path} could not be read as {kind.upper()}: {reason(error)}.") from error
     if frame.empty:
         raise ValueError(f"{path} has no rows; expected a header and at least one row below it.")
     return Table(path, kind, frame)
@@ -62,15 +65,24 @@ def write(frame: pandas.DataFrame, folder: Path, name: str, kind: Format) -> str
     return file
 
 
-def read_own(path: Path) -> pandas.DataFrame:
-    """A table that `write` wrote."""
+def read_own(folder: Path, name: str) -> pandas.DataFrame:
+    """A table that `write` wrote into a folder; `name` comes from a file and may be anything."""
     import pandas
 
+    path = folder / name
+    # Neither `../` nor a link may lead out of the folder.
+    if name != path.name or path.resolve().parent != folder.resolve():
+        raise ValueError(f"{brief(name)} is not the name of a file in {folder}; {EXPECTED}")
     if not path.is_file():
-        raise ValueError(f"{path} is missing; expected the folder as untuned wrote it.")
-    if path.suffix == ".parquet":
-        return pandas.read_parquet(path)
-    return pandas.read_csv(path, low_memory=False)
+        raise ValueError(f"{path} is missing; {EXPECTED}")
+    try:
+        if path.suffix == ".parquet":
+            return pandas.read_parquet(path)
+        return pandas.read_csv(path, low_memory=False)
+    except MemoryError:
+        raise
+    except Exception as error:  # as in `read`
+        raise ValueError(f"{path} cannot be read ({reason(error, 80)}); {EXPECTED}") from error
 
 
 def _read_parquet(path: Path) -> pandas.DataFrame:
