@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Half of the cores stay with the compiler of the other test process.
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench browser docs faults fuzz soak audit clean
+.PHONY: demo test lint format bench scale browser docs faults fuzz soak audit clean
 
 demo: .venv/installed
 	$(BIN)/untuned demo --out demo --overwrite
@@ -53,6 +53,10 @@ audit: .venv/installed-audit
 
 bench: .venv/installed-test
 	$(BIN)/python benchmarks/run_all.py
+
+# Every method with 1, 2 and 4 processes, which takes minutes.
+scale: .venv/installed-test
+	$(BIN)/python -m pytest -q -m slow tests/test_group.py tests/test_sharded.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

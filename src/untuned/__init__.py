@@ -6,6 +6,7 @@ from untuned import solvers, theory
 from untuned.batches import Batch
 from untuned.derivatives import oracles
 from untuned.diagnostics import check_hypergradient, check_problem
+from untuned.disk.parquet import parquet
 from untuned.result import History, Result, Snapshot
 from untuned.run import minimize
 
@@ -22,6 +23,7 @@ __all__ = [
     "from_module",
     "minimize",
     "oracles",
+    "parquet",
     "solvers",
     "theory",
 ]

@@ -139,7 +139,7 @@ class Stream:
         if epoch not in self._epochs:
             if len(self._epochs) >= EPOCHS_KEPT:
                 del self._epochs[min(self._epochs)]
-            generator = _generator(self.seed, self.side, epoch)
+            generator = generator_of(self.seed, self.side, epoch)
             self._epochs[epoch] = generator.permutation(self.rows).astype(INDEX)
         return self._epochs[epoch]
 
@@ -158,7 +158,7 @@ def blocks(rows: int, batch_size: int, seed: int, side: int) -> np.ndarray:
     """
     count = block_count(rows, batch_size)
     size = -(-rows // count)
-    dealt = _generator(seed, BLOCK_SIDES[side], 0).permutation(rows)
+    dealt = generator_of(seed, BLOCK_SIDES[side], 0).permutation(rows)
     table = np.zeros(count * size, INDEX)
     table[:rows] = dealt
     # Column by column: the rows that do not go round are those missing in the last column.
@@ -168,6 +168,7 @@ def blocks(rows: int, batch_size: int, seed: int, side: int) -> np.ndarray:
 INDEX = np.int32  # no data have 2**31 rows, and of int64 JAX would make it at every chunk
 UNIFORM_SIDE, UNIFORM_BLOCK = 2, 1024
 BLOCK_SIDES = (3, 4)
+DISK_SIDES = (5, 6)
 EPOCHS_KEPT = 4  # permutations: what is drawn ahead may be drawn again from a little earlier
 
 
@@ -177,16 +178,17 @@ def uniforms(seed: int, first: int, count: int) -> np.ndarray:
     filled = 0
     while filled < count:
         block, offset = divmod(first + filled, UNIFORM_BLOCK)
-        numbers = _generator(seed, UNIFORM_SIDE, block).random(UNIFORM_BLOCK)
+        numbers = generator_of(seed, UNIFORM_SIDE, block).random(UNIFORM_BLOCK)
         piece = numbers[offset : offset + count - filled]
         out[filled : filled + len(piece)] = piece
         filled += len(piece)
     return out
 
 
-def _generator(seed: int, side: int, part: int) -> np.random.Generator:
+def generator_of(seed: int, side: int, *part: int) -> np.random.Generator:
+    """The random numbers of one part of a side's stream, by which they can be drawn again."""
     return np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(side, part)))
+        np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(side, *part)))
     )
 
 
@@ -198,11 +200,16 @@ class Cut(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """What the host makes for a chunk of steps: indices (or a `Cut`) per side, random numbers."""
+    """What the host makes for a chunk of steps: indices (or a `Cut`) per side, random numbers.
+
+    Where a side is on disk, also the rows themselves, which the indices then count.
+    """
 
     inner: Any = None
     outer: Any = None
     uniform: Any = None
+    inner_rows: Tree = None
+    outer_rows: Tree = None
 
 
 def gather(
@@ -214,9 +221,9 @@ def gather(
     draws: tuple[int, int],
 ) -> Batch:
     """The batch of a step of a chunk, from the first batches of each side not drawn before."""
-    inner, outer = (
-        _side(ops, *side) for side in zip(data[:2], feed[:2], drawn, draws, strict=True)
-    )
+    read = (feed.inner_rows, feed.outer_rows)
+    there = [old if new is None else new for old, new in zip(data[:2], read, strict=True)]
+    inner, outer = (_side(ops, *side) for side in zip(there, feed[:2], drawn, draws, strict=True))
     uniform = None if feed.uniform is None else feed.uniform[step]
     return Batch(inner, outer, uniform, data)
 

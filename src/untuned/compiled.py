@@ -49,6 +49,11 @@ def _name(function: Callable) -> Hashable | None:
     return function if function in _pure else None
 
 
+def _kind(leaf: Any) -> Hashable:
+    """What compiled code depends on: shape, dtype, and the devices that hold it."""
+    return leaf.shape, str(leaf.dtype), getattr(leaf, "sharding", None)
+
+
 def compiled(
     ops: Ops, name: Hashable | None, function: Callable, *args: Any, effort: str = "full"
 ) -> Callable:
@@ -56,7 +61,7 @@ def compiled(
     if name is None or ops.name == "torch":  # torch compiles nothing
         return ops.compile(function, *args, effort=effort)
     leaves, structure = ops.flatten(args)
-    key = (name, effort, structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
+    key = (name, effort, structure, tuple(map(_kind, leaves)))
     if key not in _kept:
         _kept[key] = ops.compile(function, *args, effort=effort)
         if len(_kept) > MOST:

@@ -26,7 +26,7 @@ def projection(ops: Ops, constraint: Any) -> Callable[[Tree], Tree] | None:
     if callable(constraint):
         return constraint
     if isinstance(constraint, str) and constraint == "simplex":
-        return lambda x: ops.tree_map(ops.simplex, x)
+        return ops.simplex
     if isinstance(constraint, str) and constraint == "nonnegative":
         constraint = (0.0, None)
     is_pair = isinstance(constraint, tuple) and len(constraint) == 2

@@ -101,14 +101,22 @@ class Oracles:
 
     def linear(self, x: Tree, y: Tree, rows: Tree) -> Linear:
         """The linear maps v -> (grad_yy g) v and v -> (grad_xy g) v at one point."""
-        _, pull = self.ops.linearize(_on(self.inner_function, rows), x, y)
+        pull = self.ops.products(_on(self.inner_function, rows), x, y)
         return Linear(lambda v: pull(v, "y"), lambda v: pull(v, "x"))
 
 
-def _on(function: Callable, rows: Tree) -> Callable:
-    if rows is None:
-        return function
-    return lambda x, y: function(x, y, rows)
+class OnRows(NamedTuple):
+    """A function of (x, y, batch) as one of (x, y); an array library may look at the rows."""
+
+    function: Callable
+    rows: Tree
+
+    def __call__(self, x: Tree, y: Tree) -> Scalar:
+        return self.function(x, y, self.rows)
+
+
+def _on(function: Callable, rows: Tree) -> Any:
+    return function if rows is None else OnRows(function, rows)
 
 
 def oracles(outer: Callable, inner: Callable, *, like: tuple[Tree, Tree]) -> Oracles:

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from untuned import ops as array_libraries
+from untuned import sharing
 from untuned.batches import Data
 from untuned.constraints import projection
 from untuned.derivatives import Oracles
+from untuned.disk.keep import keep_on_disk
 from untuned.ops import Ops, Tree
 from untuned.wording import brief
 
@@ -38,6 +40,8 @@ class Problem:
     batch_sizes: tuple[int | None, int | None]  # inner, outer; None for all rows
     constraint: str  # in words
     returns_numpy: bool
+    on_disk: tuple[Any, Any] = (None, None)  # where inner and outer rows are read from, if so
+    grouped: bool = False  # whether rows are shared among the processes of a torch group
 
     @property
     def ops(self) -> Ops:
@@ -55,8 +59,13 @@ class Problem:
         """Inside, the library computes in the dtype of x0 and y0."""
         return self.ops.precision((self.x0, self.y0))
 
+    def agree(self, number: float) -> float:
+        """The largest of the processes' numbers, so that all decide alike."""
+        return self.ops.agree(number, self.y0)
+
     def outward(self, tree: Tree) -> Tree:
         """`tree` in the kind of array the user gave: NumPy in, NumPy out."""
+        tree = self.ops.as_given(tree)
         return self.ops.tree_map(self.ops.to_numpy, tree) if self.returns_numpy else tree
 
 
@@ -69,6 +78,8 @@ def build(
     inner_data: Tree = None,
     batch_size: Any = None,
     constraint: Any = None,
+    group: Any = None,
+    sharded: Any = False,
 ) -> Problem:
     """Check what the user gave and turn it into a `Problem`."""
     for name, function in (("outer", outer), ("inner", inner)):
@@ -78,26 +89,59 @@ def build(
                 "or of (x, y, batch) where data are given."
             )
     ops, returns_numpy = _library(x0, y0)
+    if group is not None:
+        ops = sharing.grouped(ops, group)
+    elif sharded is not False:
+        raise ValueError(
+            "sharded was given without group; it says which leaves of x0 belong to the rows of "
+            "one process among several. On JAX give x0 with a NamedSharding instead."
+        )
     dtype = _common_dtype(ops, x0, y0)
     with ops.precision(np.zeros((), dtype)):
         x = _variables(ops, x0, "x0", dtype)
         y = _variables(ops, y0, "y0", dtype)
+        x, y = ops.beside((x, y), (x, y, inner_data, outer_data))
         _check_devices(ops, x, y)
         _check_finite(ops, x, "x0")
         _check_finite(ops, y, "y0")
         like = ops.flatten(y)[0][0]
+        on_disk, (inner_data, outer_data) = keep_on_disk(
+            ops, (inner_data, outer_data), batch_size, group
+        )
         data = Data(
             _data(ops, inner_data, "inner_data", like), _data(ops, outer_data, "outer_data", like)
         )
-        rows = (_rows(ops, data.inner, "inner_data"), _rows(ops, data.outer, "outer_data"))
+        least = 1 if group is None else 0
+        inner_rows, outer_rows = (
+            _rows(ops, side, name, least)
+            for side, name in zip(data[:2], ("inner_data", "outer_data"), strict=True)
+        )
+        if on_disk[0] is not None:
+            inner_rows = int(on_disk[0].starts[-1])
+        if on_disk[1] is not None:
+            outer_rows = int(on_disk[1].starts[-1])
+        rows = own_rows = (inner_rows, outer_rows)
+        own_data = data
+        if group is not None:
+            data, rows = sharing.shared(ops, data, rows)
         sizes = _batch_sizes(batch_size, rows)
         for name, function, side in (("outer", outer, 1), ("inner", inner, 0)):
-            _check_function(ops, name, function, x, y, data[side], sizes[side])
+            if own_rows[side] or own_data[side] is None:
+                _check_function(ops, name, function, x, y, own_data[side], sizes[side])
+        if sharded is not False:
+            sharing.check_sides(data)
+            x = sharing.mark(ops, x, sharded)
+            if callable(constraint):
+                constraint = sharing.on_given(ops, constraint, sharded)
         project = projection(ops, constraint)
         x = x if project is None else _projected(ops, project, x)
-    oracles = Oracles(ops, outer, inner, project)
+        oracles = Oracles(ops, outer, inner, project)
+        if group is not None:
+            sharing.check_means(oracles, x, y, data)
     spoken = "a function" if callable(constraint) else repr(constraint)
-    return Problem(oracles, x, y, data, rows, sizes, spoken, returns_numpy)
+    return Problem(
+        oracles, x, y, data, rows, sizes, spoken, returns_numpy, on_disk, group is not None
+    )
 
 
 def _library(x0: Tree, y0: Tree) -> tuple[Ops, bool]:
@@ -182,8 +226,9 @@ def _variables(ops: Ops, tree: Tree, name: str, dtype: str) -> Tree:
 
 
 def _check_finite(ops: Ops, tree: Tree, name: str) -> None:
-    for leaf, path in zip(ops.flatten(tree)[0], ops.paths(tree), strict=True):
-        array = ops.to_numpy(leaf)
+    paths = ops.paths(tree)
+    for number, first, array in ops.pieces(tree):
+        path = paths[number]
         if not np.issubdtype(array.dtype, np.floating):
             continue
         # A sum needs no memory and is finite if all entries are; if not, it may have overflowed.
@@ -193,8 +238,9 @@ def _check_finite(ops: Ops, tree: Tree, name: str) -> None:
         bad = np.argwhere(~np.isfinite(array))
         if len(bad):
             at = tuple(int(k) for k in bad[0])
+            there = (first + at[0], *at[1:]) if at else at
             raise ValueError(
-                f"{name}{path} has {array[at]} at index {at} ({len(bad)} such entries); "
+                f"{name}{path} has {array[at]} at index {there} ({len(bad)} such entries); "
                 "expected finite numbers, so remove or fill them in."
             )
 
@@ -239,14 +285,14 @@ def _data(ops: Ops, tree: Tree, name: str, like: Any) -> Tree:
     return arrays
 
 
-def _rows(ops: Ops, data: Tree, name: str) -> int:
+def _rows(ops: Ops, data: Tree, name: str, least: int = 1) -> int:
     """The length of the leading axis that all arrays of a side share."""
     if data is None:
         return 0
     first: tuple[str, int] | None = None
     for leaf, path in zip(ops.flatten(data)[0], ops.paths(data), strict=True):
         place = name + path
-        if len(leaf.shape) == 0 or leaf.shape[0] == 0:
+        if len(leaf.shape) == 0 or leaf.shape[0] < least:
             raise ValueError(
                 f"{place} has shape {tuple(leaf.shape)}; expected at least one row along its "
                 "leading axis."

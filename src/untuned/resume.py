@@ -17,6 +17,7 @@ from untuned import checkpoint, lock, stopping
 from untuned.batches import Data
 from untuned.checkpoint import fingerprint
 from untuned.chunk import Position
+from untuned.data_digest import data_digest
 from untuned.derivatives import Counts
 from untuned.ops import Ops, Scalar, Tree
 from untuned.problem import Problem
@@ -55,7 +56,7 @@ class Saver:
         check_same_layout(self.path, arrays, pack(self.problem.ops, start.carry) | empty)
         check_same_layout(self.path, notes, self._notes(start, History(spacing=1), 0.0))
         self.probe = probe(self.problem)  # compiled, so only after all else is right
-        check_same_functions(self.path, probed, self.probe)
+        check_same_functions(self.path, probed, self.probe, self.problem.dtype)
         columns = {name: arrays.pop(HISTORY + name).tolist() for name in COLUMNS}
         if columns["step"] and columns["step"][-1] % max(1, notes["spacing"]):
             # The record of where it ended, between two that are due: made anew if it ends there.
@@ -83,8 +84,11 @@ class Saver:
         columns = {HISTORY + name: column for name, column in history.items()}
         notes = self._notes(now, history, seconds)
         notes |= {"run": self.identity, "probe": self.probe, "tol": tol}
+        ops = self.problem.ops
+        arrays = pack(ops, now.carry)  # by all processes together, where there are several
         try:
-            checkpoint.save(self.path, pack(self.problem.ops, now.carry) | columns, notes)
+            if ops.leads(self.problem.y0):
+                checkpoint.save(self.path, arrays | columns, notes)
         except OSError as error:
             warnings.warn(
                 f"The checkpoint {self.path} could not be saved at step {now.steps} "
@@ -112,10 +116,17 @@ class Saver:
 
 def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
     """All that must be the same for a run to go on, but for what f and g compute (`probe`)."""
+    ops, data = problem.ops, problem.data
+    inner, outer = (data_digest(ops, side, problem.y0) for side in data[:2])
+    return settings_of(problem, solver, seed) | {"data": [inner, outer]}
+
+
+def settings_of(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
+    """What belongs to no process alone: the method, its start and what it was told."""
     ops = problem.ops
 
     def digest(tree: Tree) -> str:
-        return fingerprint([ops.to_numpy(leaf) for leaf in ops.flatten(tree)[0]])
+        return fingerprint(ops.to_host(tree))
 
     known = dataclasses.is_dataclass(solver) and not isinstance(solver, type)
     return {
@@ -123,13 +134,26 @@ def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
         **(dataclasses.asdict(solver) if known else {"hyperparameters": repr(solver)}),
         "array library": ops.name,
         "seed": seed,
+        "rows": list(problem.rows),
         "batch_size": list(problem.batch_sizes),
         "constraint": problem.constraint,
         "tree of x0 and y0": ops.paths((problem.x0, problem.y0)),
         "x0": digest(problem.x0),
         "y0": digest(problem.y0),
-        "data": digest(problem.data),
     }
+
+
+def check_alike(problem: Problem, solver: Any, seed: int, limits: dict, eval_every: int) -> None:
+    """Refuse a run whose processes were told different things: they would wait for ever."""
+    if not problem.grouped:
+        return
+    told = settings_of(problem, solver, seed) | limits | {"eval_every": eval_every}
+    for name, value in told.items():
+        if not problem.ops.alike(repr(value), problem.y0):
+            raise ValueError(
+                f"The processes of the group were given different {name} (here: {brief(value)}); "
+                "expected the same of all but the data in every process."
+            )
 
 
 def probe(problem: Problem) -> list[float]:
@@ -194,11 +218,13 @@ def layout(value: Any) -> Any:
     return "negative" if type(value) is int and value < 0 else type(value).__name__
 
 
-def check_same_functions(path: Path, saved: Any, wanted: list[float]) -> None:
+def check_same_functions(path: Path, saved: Any, wanted: list[float], dtype: str) -> None:
     """Refuse a checkpoint whose f and g computed other numbers near the start."""
-    # They may differ in their last digits on another machine.
+    # They may differ in their last digits on another machine, or on other devices; and one that
+    # is zero but for rounding may be any such number.
+    rounding = 100 * float(np.finfo(dtype).eps) * max((abs(w) for w in wanted), default=0.0)
     same = layout(saved) == layout(wanted) and np.allclose(
-        saved, wanted, rtol=1e-4, atol=0, equal_nan=True
+        saved, wanted, rtol=1e-4, atol=rounding if np.isfinite(rounding) else 0.0, equal_nan=True
     )
     if not same:
         raise _another_run(path, "its f or g gave other values or gradients at the same point")
@@ -213,17 +239,9 @@ def _another_run(path: Path, difference: str) -> ValueError:
 
 def pack(ops: Ops, tree: Tree) -> dict[str, np.ndarray]:
     """The leaves of a tree as arrays by name."""
-    leaves = ops.flatten(tree)[0]
-    return {path: ops.to_numpy(leaf) for path, leaf in zip(ops.paths(tree), leaves, strict=True)}
+    return dict(zip(ops.paths(tree), ops.to_host(tree), strict=True))
 
 
 def unpack(ops: Ops, arrays: Mapping[str, np.ndarray], like: Tree) -> Tree:
     """Named arrays as a tree with the structure, dtypes and device of `like`."""
-    leaves, structure = ops.flatten(like)
-    restored = [
-        type(leaf)(arrays[path])
-        if isinstance(leaf, int | float)
-        else ops.asarray(arrays[path], leaf)
-        for path, leaf in zip(ops.paths(like), leaves, strict=True)
-    ]
-    return ops.unflatten(structure, restored)
+    return ops.from_host([arrays[path] for path in ops.paths(like)], like)

@@ -46,6 +46,8 @@ def minimize(
     callback: Callable[[Snapshot], Any] | None = None,
     progress: bool = False,
     checkpoint: str | Path | None = None,
+    group: Any = None,
+    sharded: Any = False,
 ) -> Result:
     """Minimize f(x, y*(x)) over x, where y*(x) minimizes g(x, y) over y.
 
@@ -57,7 +59,8 @@ def minimize(
         run on JAX, torch tensors on torch, in their dtype and on their device.
     method : a name of `untuned.solvers.names()`, or a solver such as `untuned.solvers.DTFBO(...)`.
     outer_data, inner_data : trees of arrays that share their leading axis. Floats take the dtype
-        of x0.
+        of x0. Memory-mapped arrays and Parquet files (a path, or `untuned.parquet`) stay on disk
+        where a batch size is given (docs/scale.md).
     batch_size : rows per step; None for all, a number, or a pair (inner, outer).
     max_steps, max_seconds : budget of steps, and of this call's time without compilation.
     tol : stop when the hypergradient norm is at most tol times its first value.
@@ -69,6 +72,10 @@ def minimize(
     progress : True for a live bar.
     checkpoint : a path to save to as the run goes; an existing one is resumed from. Only one run
         at a time may use it.
+    group : a process group of `torch.distributed`, each of whose processes calls `minimize` with
+        its own rows as data and the same of all else (docs/scale.md). On JAX give sharded arrays.
+    sharded : with `group`, which leaves of x0 belong to a process's own rows: True for all, or a
+        tree of True and False.
 
     Returns
     -------
@@ -88,7 +95,10 @@ def minimize(
     settings.check(solver, max_steps, max_seconds, tol, seed, eval_every, callback)
     max_steps, seed = int(max_steps), int(seed)  # NumPy's whole numbers are welcome too
     path = settings.checkpoint_path(checkpoint)
-    problem = build(outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint)
+    problem = build(
+        outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint, group, sharded
+    )
+    settings.check_on_disk(solver, problem.on_disk)
     if hasattr(solver, "fitted"):  # with those hyperparameters that only its run knows
         solver = solver.fitted(problem.rows, problem.batch_sizes, max_steps)
     limits = {
@@ -98,14 +108,19 @@ def minimize(
     }
     if eval_every is None:
         eval_every = 1 if solver.cost.hvp is None else math.ceil(max_steps / 100)
+    resume.check_alike(problem, solver, seed, limits, int(eval_every))
+    leads = problem.ops.leads(problem.y0)  # of several processes one shows and writes
     with (
         problem.precision(),
-        resume.only_user(path) if path else nullcontext(),
+        resume.only_user(path) if path and leads else nullcontext(),
         interrupts.counted() as interrupted,
-        Bar(progress, max_steps, solver.name) as bar,
+        Bar(progress and leads, max_steps, solver.name) as bar,
     ):
         run = _Run(problem, solver, limits, int(eval_every), seed, path)
-        return run.result(run.loop(callback, bar, interrupted))
+        try:
+            return run.result(run.loop(callback, bar, interrupted))
+        finally:
+            run.feeder.close()
 
 
 class _Run:
@@ -124,7 +139,9 @@ class _Run:
         self.shares = stages.plan(problem, solver, seed)
         self.compile_seconds = 0.0
         self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
-        resumed = self.saver is not None and self.saver.path.exists()
+        # All processes of a run resume, or none: one may be too late to find no file.
+        found = self.saver is not None and self.saver.path.exists()
+        resumed = problem.agree(float(found)) > 0
         self.now = Position(self._start(in_one_piece=not resumed))
         if self.saver and resumed:
             self.now, self.history, self.seconds = self.saver.load(self.now, limits["tol"])
@@ -173,7 +190,7 @@ class _Run:
         problem, solver, name = self.problem, self.solver, self._name()
         point = (problem.x0, problem.y0)
         if not in_one_piece:
-            return chunk.start(problem, solver, *point)
+            return problem.ops.beside(chunk.start(problem, solver, *point), point)
         start = compiled(
             problem.ops, name and ("start", name), partial(chunk.start, problem, solver),
             *point, effort="least",
@@ -193,15 +210,15 @@ class _Run:
         began, size = self.seconds, 1
         self._watch_inner()
         while (status := self._status(self.seconds - began)) is None:
-            if interrupted():
+            if self.problem.agree(float(interrupted())):
                 status = "interrupted"
                 break
             to_record = self.eval_every - self.now.steps % self.eval_every
             left = self.limits["max_steps"] - self.now.steps
-            count = min(size, to_record, left)
-            taken = self._advance(count)
+            before = self.now.steps
+            taken = self._advance(min(size, to_record, left))
             # Chunks grow and shrink to last about CHUNK_SECONDS; results do not depend on it.
-            fitting = int(count * CHUNK_SECONDS / max(taken, 1e-6))
+            fitting = int((self.now.steps - before) * CHUNK_SECONDS / max(taken, 1e-6))
             size = max(1, min(2 * size, fitting, self.feeder.longest))
             if self.now.steps % self.eval_every == 0:
                 self._watch_inner()
@@ -220,14 +237,16 @@ class _Run:
         self._save()
         return status
 
-    def _advance(self, count: int) -> float:
+    def _advance(self, most: int) -> float:
+        """Make up to `most` steps, as many as the rows at hand are for; the seconds taken."""
         start = time.perf_counter()
         now, feeder = self.now, self.feeder
+        count = min(most, feeder.room(now.drawn))
         feed = feeder.take(now.steps, now.drawn)
         carry = self.chunk(now.carry, self.data, feed, np.int32(count))
         feeder.draw_ahead(now.steps, now.drawn, count)  # while the device computes
         self.problem.ops.sync(carry)
-        taken = time.perf_counter() - start
+        taken = self.problem.agree(time.perf_counter() - start)
         self.seconds += taken
         self.now = Position(
             carry,
@@ -251,9 +270,10 @@ class _Run:
             state=self.solver.on_new_rows(self.problem.oracles, carry.state),
             # Values on other rows do not compare.
             best=carry.best._replace(measure=ops.scalar(math.inf, self.problem.y0)),
-            halt=self._halt(stopping.GO_ON),
+            halt=ops.counter(stopping.GO_ON),
             unchanged=ops.counter(0),
         )
+        fresh = self._beside(fresh)
         self.now = self.now._replace(carry=fresh, stage=self.now.stage + 1)
         self.sound = self.now
         self._compile()
@@ -287,10 +307,15 @@ class _Run:
         return float(self.inner_value(state.x, state.y, self.data, feed))
 
     def _halt(self, code: int) -> Any:
-        return self.problem.ops.counter(code)
+        return self._beside(self.problem.ops.counter(code))
+
+    def _beside(self, tree: Tree) -> Tree:
+        return self.problem.ops.beside(tree, self.problem.y0)
 
     def _save(self, only_if_due: bool = False) -> None:
-        if self.saver and (self.saver.is_due() or not only_if_due):
+        if not self.saver:
+            return
+        if not only_if_due or self.problem.agree(float(self.saver.is_due())):
             self.saver.save(self.now, self.history, self.seconds, self.limits["tol"])
 
     def _status(self, seconds: float) -> Status | None:
@@ -331,10 +356,12 @@ class _Run:
             self.now.steps, self.seconds, x, y, v, record, state, self.compile_seconds
         )
         try:
-            return bool(callback(snapshot))  # NumPy's True is not `True`
+            stop = bool(callback(snapshot))  # NumPy's True is not `True`
         except Exception:
-            self._save()  # what is wrong with a callback is not wrong with the run
+            if not self.problem.grouped:  # saving takes all processes, and the others go on
+                self._save()  # what is wrong with a callback is not wrong with the run
             raise
+        return self.problem.agree(float(stop)) > 0
 
     def result(self, status: Status) -> Result:
         """What the user gets: the best point, and why the run ended."""

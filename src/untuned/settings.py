@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from untuned import solvers
+from untuned.solvers.base import wants_blocks
 from untuned.wording import brief
 
 
@@ -38,6 +39,19 @@ def check(
     if callback is not None and not callable(callback):
         raise ValueError(
             f"callback is a {type(callback).__name__}; expected a function of one snapshot."
+        )
+
+
+def check_on_disk(solver: Any, on_disk: tuple) -> None:
+    """Refuse methods that need more than the rows of a batch where rows are on disk."""
+    remembers = wants_blocks(solver)
+    if any(side is not None for side in on_disk) and (
+        remembers or getattr(solver, "needs_all_rows", False)
+    ):
+        why = "fixed blocks of rows" if remembers else "all rows from time to time"
+        raise ValueError(
+            f"{solver.name} needs {why}, and rows on disk are read batch by batch; use 'auto' or "
+            "another method, or give arrays in memory."
         )
 
 

@@ -36,6 +36,9 @@ class Ops(Protocol):
         """y + a x."""
 
     def sub(self, a: Tree, b: Tree, /) -> Tree: ...
+    def size(self, tree: Tree, /) -> int:
+        """The number of entries."""
+
     def dot(self, a: Tree, b: Tree, /) -> Scalar: ...
     def norm(self, tree: Tree, /) -> Scalar:
         """Euclidean norm over all entries of all leaves."""
@@ -99,8 +102,8 @@ class Ops(Protocol):
 
     # Projections
     def clip(self, array: Any, low: Any, high: Any, /) -> Any: ...
-    def simplex(self, array: Any, /) -> Any:
-        """The nearest point whose entries are nonnegative and sum to one."""
+    def simplex(self, tree: Tree, /) -> Tree:
+        """For each leaf the nearest point whose entries are nonnegative and sum to one."""
 
     # Control flow
     def where(self, condition: Scalar, a: Tree, b: Tree, /) -> Tree:
@@ -131,12 +134,18 @@ class Ops(Protocol):
         `wrt` is "x" (cross product), "y" (Hessian product) or "xy" (both from one pass).
         """
 
+    def products(self, fn: Callable, x: Tree, y: Tree, /) -> Callable:
+        """`pull` of `linearize` alone, for who needs no gradient."""
+
     # The border to the host
     def precision(self, tree: Tree, /) -> AbstractContextManager:
         """Inside, the library computes in the dtype of `tree`."""
 
     def asarray(self, leaf: Any, like: Any = None, /) -> Any:
         """A leaf as an array of this library; floats take the dtype and device of `like`."""
+
+    def lend(self, array: np.ndarray, like: Any, /) -> Any:
+        """An array that nobody will change as one of this library, without a copy if possible."""
 
     def dtype_name(self, leaf: Any, /) -> str: ...
     def device_name(self, leaf: Any, /) -> str: ...
@@ -156,6 +165,34 @@ class Ops(Protocol):
         `effort` says how much time to spend on making it quick: "full", "half" or "least".
         """
 
+    # Runs over several processes; `like` are variables, which know whether theirs is one
+    def agree(self, number: float, like: Tree, /) -> float:
+        """The largest of the processes' numbers, so that all decide alike."""
+
+    def total(self, number: int, like: Tree, /) -> int:
+        """The sum of the processes' numbers, modulo 2**64."""
+
+    def leads(self, like: Tree, /) -> bool:
+        """Whether this process is the one that writes files."""
+
+    def alike(self, text: str, like: Tree, /) -> bool:
+        """Whether every process gave the same text."""
+
+    def to_host(self, tree: Tree, /) -> list[np.ndarray]:
+        """Every leaf as a NumPy array, whole; all processes must ask for it together."""
+
+    def from_host(self, arrays: list[np.ndarray], like: Tree, /) -> Tree:
+        """The tree like `like` that `to_host` turns into `arrays`."""
+
+    def pieces(self, tree: Tree, /) -> list[tuple[int, int, np.ndarray]]:
+        """What this process holds: number of the leaf, number of the first row, rows."""
+
+    def as_given(self, tree: Tree, /) -> Tree:
+        """A tree of a run as the user's functions see it."""
+
+    def beside(self, tree: Tree, data: Tree, /) -> Tree:
+        """Variables on the devices that data are spread over."""
+
 
 def get(library: str) -> Ops:
     """The operations of "jax" or "torch", imported only now."""
@@ -167,6 +204,13 @@ def get(library: str) -> Ops:
     from untuned.ops import jax as module_jax
 
     return module_jax
+
+
+def over(group: Any) -> Any:
+    """The operations of torch over the processes of a group of torch.distributed."""
+    from untuned.ops import group as module_group
+
+    return module_group.over(group)
 
 
 def leaves_of(tree: Tree) -> Iterator[Any]:

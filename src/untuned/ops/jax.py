@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jax import tree_util as tu
 
-from untuned.ops import Scalar, Tree
+from untuned.ops import Scalar, Tree, spread
 
 name = "jax"
 
@@ -32,6 +32,8 @@ while_loop = lax.while_loop
 flatten = tu.tree_flatten
 unflatten = tu.tree_unflatten
 eigh = jnp.linalg.eigh
+agree, total, leads, alike = spread.agree, spread.total, spread.leads, spread.alike
+beside = spread.beside
 
 
 def paths(tree: Tree, /) -> list[str]:
@@ -48,6 +50,10 @@ def axpy(a: Scalar, x: Tree, y: Tree, /) -> Tree:
 
 def sub(a: Tree, b: Tree, /) -> Tree:
     return jax.tree.map(jnp.subtract, a, b)
+
+
+def size(tree: Tree, /) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def dot(a: Tree, b: Tree, /) -> Scalar:
@@ -86,7 +92,8 @@ def equal(a: Tree, b: Tree, /) -> Scalar:
 
 def take(tree: Tree, indices: Any, /) -> Tree:
     # The indices come from our own stream: no bounds need checking.
-    return jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)
+    rows = jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)
+    return spread.dealt(rows)
 
 
 class Rows(NamedTuple):
@@ -145,7 +152,11 @@ def matrix(product: Callable, size: int, like: Tree, /) -> Any:
     return jax.vmap(product)(jnp.eye(size, dtype=jnp.result_type(*jax.tree.leaves(like))))
 
 
-def simplex(array: Any, /) -> Any:
+def simplex(tree: Tree, /) -> Tree:
+    return jax.tree.map(_simplex, tree)
+
+
+def _simplex(array: Any) -> Any:
     # The same for all shifts, and with this one large entries do not round the sum away from one.
     array = array - jnp.max(array)
     flat = array.ravel()
@@ -195,19 +206,40 @@ def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
     return gradient, pull
 
 
-def precision(tree: Tree, /) -> AbstractContextManager:
+def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
+    return linearize(fn, x, y)[1]
+
+
+@contextmanager
+def precision(tree: Tree, /) -> Iterator[None]:
     wide = any(dtype_name(leaf) == "float64" for leaf in jax.tree.leaves(tree))
-    return jax.enable_x64(wide or jax.config.read("jax_enable_x64"))
+    mesh = spread.mesh_of(tree)
+    with ExitStack() as contexts:
+        contexts.enter_context(jax.enable_x64(wide or jax.config.read("jax_enable_x64")))
+        if mesh is not None:
+            contexts.enter_context(jax.set_mesh(mesh))
+        if spread.is_shared(tree):
+            contexts.enter_context(spread.together())
+        yield
 
 
 def asarray(leaf: Any, like: Any = None, /) -> Any:
-    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    array = spread.automatic(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if like is None:
         return jnp.asarray(array)
     if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype != like.dtype:
         with np.errstate(over="ignore"):  # what is too large becomes inf, and is refused as such
             array = array.astype(like.dtype)
-    return array if isinstance(array, jax.Array) else jax.device_put(array, like.sharding)
+    if isinstance(array, jax.Array):
+        return array
+    mesh = spread.mesh_of(like)
+    return spread.put(array, like.sharding if mesh is None else spread.everywhere(mesh))
+
+
+def lend(array: np.ndarray, like: Any, /) -> Any:
+    if spread.mesh_of(like) is not None:
+        return asarray(array, like)
+    return jax.device_put(array, like.sharding, may_alias=True)
 
 
 def dtype_name(leaf: Any, /) -> str:
@@ -221,7 +253,29 @@ def device_name(leaf: Any, /) -> str:
 
 
 def to_numpy(leaf: Any, /) -> np.ndarray:
-    return np.asarray(leaf)
+    return spread.whole(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
+
+
+def to_host(tree: Tree, /) -> list[np.ndarray]:
+    return [to_numpy(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def from_host(arrays: list[np.ndarray], like: Tree, /) -> Tree:
+    leaves, structure = tu.tree_flatten(like)
+    pairs = zip(arrays, leaves, strict=True)
+    return tu.tree_unflatten(structure, [spread.put(a, leaf.sharding) for a, leaf in pairs])
+
+
+def pieces(tree: Tree, /) -> list[tuple[int, int, np.ndarray]]:
+    return [
+        (number, first, part)
+        for number, leaf in enumerate(jax.tree.leaves(tree))
+        for first, part in spread.pieces(leaf)
+    ]
+
+
+def as_given(tree: Tree, /) -> Tree:
+    return tree
 
 
 def sync(tree: Tree, /) -> None:
@@ -251,7 +305,8 @@ def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
 
 def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
     # Compiled ahead of time: the clock can leave it out, and a second compilation cannot happen.
-    lowered = jax.jit(fn).lower(*args)
+    places = spread.out_shardings(fn, args)
+    lowered = (jax.jit(fn, out_shardings=places) if places else jax.jit(fn)).lower(*args)
     if jax.default_backend() != "cpu":
         return lowered.compile()
     try:

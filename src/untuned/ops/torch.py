@@ -59,6 +59,10 @@ def sub(a: Tree, b: Tree, /) -> Tree:
     return tree_map(torch.sub, a, b)
 
 
+def size(tree: Tree, /) -> int:
+    return sum(leaf.numel() for leaf in _leaves(tree))
+
+
 def dot(a: Tree, b: Tree, /) -> Scalar:
     pairs = zip(_leaves(a), _leaves(b), strict=True)
     return sum(torch.sum(ai * bi).item() for ai, bi in pairs)
@@ -160,7 +164,11 @@ def clip(array: Any, low: Any, high: Any, /) -> Any:
     return torch.clamp(array, low, high)
 
 
-def simplex(array: Any, /) -> Any:
+def simplex(tree: Tree, /) -> Tree:
+    return tree_map(_simplex, tree)
+
+
+def _simplex(array: Any) -> Any:
     # The same for all shifts, and with this one large entries do not round the sum away from one.
     array = array - array.max()
     flat = array.flatten()
@@ -274,6 +282,10 @@ def _like(tree: Tree, leaves: list[torch.Tensor]) -> Tree:
     return optree.tree_unflatten(optree.tree_structure(tree), leaves)
 
 
+def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
+    return linearize(fn, x, y)[1]
+
+
 def precision(tree: Tree, /) -> AbstractContextManager:
     return nullcontext()
 
@@ -292,6 +304,10 @@ def _from_numpy(leaf: Any) -> torch.Tensor:
     # Torch takes neither foreign byte orders nor negative strides, and warns of read-only memory.
     array = np.asarray(array, array.dtype.newbyteorder("="), order="C")
     return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def lend(array: np.ndarray, like: Any, /) -> Any:
+    return asarray(array, like)
 
 
 def dtype_name(leaf: Any, /) -> str:
@@ -325,6 +341,50 @@ def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
 
 def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
     return fn
+
+
+# One process; `untuned.ops.group` has several.
+
+
+def agree(number: float, like: Tree, /) -> float:
+    return number
+
+
+def total(number: int, like: Tree, /) -> int:
+    return number
+
+
+def leads(like: Tree, /) -> bool:
+    return True
+
+
+def alike(text: str, like: Tree, /) -> bool:
+    return True
+
+
+def to_host(tree: Tree, /) -> list[np.ndarray]:
+    return [to_numpy(leaf) for leaf in flatten(tree)[0]]
+
+
+def from_host(arrays: list[np.ndarray], like: Tree, /) -> Tree:
+    leaves, structure = flatten(like)
+    restored = [
+        type(leaf)(array) if isinstance(leaf, int | float) else asarray(array, leaf)
+        for array, leaf in zip(arrays, leaves, strict=True)
+    ]
+    return unflatten(structure, restored)
+
+
+def pieces(tree: Tree, /) -> list[tuple[int, int, np.ndarray]]:
+    return [(number, 0, to_numpy(leaf)) for number, leaf in enumerate(flatten(tree)[0])]
+
+
+def as_given(tree: Tree, /) -> Tree:
+    return tree
+
+
+def beside(tree: Tree, data: Tree, /) -> Tree:
+    return tree
 
 
 def from_module(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], Callable]:

@@ -6,7 +6,6 @@ A method holds no function, no data and no loop over its steps; `untuned.run` ha
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -127,7 +126,7 @@ def get(name: str) -> Any:
 
 def size(ops: Ops, tree: Tree) -> int:
     """The number of entries of a tree."""
-    return sum(math.prod(leaf.shape) for leaf in ops.flatten(tree)[0])
+    return ops.size(tree)
 
 
 def descend_x(o: Oracles, step: Scalar, hypergrad: Tree, norm: Scalar, x: Tree) -> tuple[Tree, Any]:

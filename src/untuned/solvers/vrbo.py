@@ -52,6 +52,7 @@ class VRBO(Tuned):
     period: int = 50
 
     name: ClassVar[str] = "vrbo"
+    needs_all_rows: ClassVar[bool] = True
     loops: ClassVar[str] = "double"
     to_tune: ClassVar[tuple[str, ...]] = ("step_size", "outer_ratio", "period")
 

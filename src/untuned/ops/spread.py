@@ -1,0 +1,198 @@
+"""JAX arrays over several devices and processes: where they live, and how they come to the host.
+
+The compiler splits the work by where the data are, and adds what must travel. What is left to say
+here: variables lie beside the data, results of compiled code stay where its arguments were (or a
+second call would not fit), and the host of each process sees only a part of an array.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from untuned.ops import Tree
+
+
+def mesh_of(tree: Tree) -> Mesh | None:
+    """The mesh of the first array that is spread over several devices."""
+    for leaf in jax.tree.leaves(tree):
+        sharding = getattr(leaf, "sharding", None)
+        if isinstance(sharding, NamedSharding) and sharding.mesh.size > 1:
+            found: Any = automatic(leaf).sharding
+            return found.mesh
+    return None
+
+
+def automatic(array: jax.Array) -> jax.Array:
+    """The same array on a mesh whose compiler is free to move what it must.
+
+    JAX's explicit meshes ask a function to say where each result goes, which a user's function
+    that knows nothing of devices does not.
+    """
+    sharding = array.sharding
+    if not isinstance(sharding, NamedSharding):
+        return array
+    mesh = sharding.mesh
+    if all(kind == AxisType.Auto for kind in mesh.axis_types) or not isinstance(mesh, Mesh):
+        return array
+    free = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+    placed = NamedSharding(free, sharding.spec, memory_kind=sharding.memory_kind)
+    parts = [shard.data for shard in array.addressable_shards]
+    return jax.make_array_from_single_device_arrays(array.shape, placed, parts)
+
+
+def everywhere(mesh: Mesh) -> NamedSharding:
+    """The sharding of an array that every device has whole."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def put(array: Any, sharding: Any) -> Any:
+    """An array of the host, the same in every process, as one of JAX."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(array, sharding)
+    array = np.asarray(array)
+    return jax.make_array_from_callback(array.shape, sharding, lambda place: array[place])
+
+
+def beside(tree: Tree, data: Tree) -> Tree:
+    """`tree` on the devices of the data; leaves that are there stay as they are."""
+    mesh = mesh_of(data)
+    if mesh is None:
+        return tree
+
+    def place(leaf: Any) -> Any:
+        there = leaf.devices() == set(mesh.devices.flat)
+        return leaf if there else put(np.asarray(leaf), everywhere(mesh))
+
+    return jax.tree.map(place, tree)
+
+
+def out_shardings(fn: Any, args: tuple) -> Any:
+    """Where the results of `fn` are to be; None where all is on one device.
+
+    A result like the first argument (the carry of a loop) is where that is. Any other leaf is
+    where a leaf of an argument is that has its shape, or its trailing shape if it is stacked.
+    """
+    mesh = mesh_of(args)
+    if mesh is None:
+        return None
+    out = jax.eval_shape(fn, *args)
+    if _shapes(out) == _shapes(args[0]):
+        return jax.tree.map(lambda leaf: leaf.sharding, args[0])
+    spread: dict[tuple, Any] = {}
+    for leaf in jax.tree.leaves(args[:2]):
+        if isinstance(leaf.sharding, NamedSharding) and not leaf.is_fully_replicated:
+            spread[leaf.shape] = leaf.sharding.spec
+
+    def place(leaf: Any) -> NamedSharding:
+        if leaf.shape in spread:
+            return NamedSharding(mesh, spread[leaf.shape])
+        if leaf.shape[1:] in spread and leaf.shape[1:]:
+            return NamedSharding(mesh, PartitionSpec(None, *spread[leaf.shape[1:]]))
+        return everywhere(mesh)
+
+    return jax.tree.map(place, out)
+
+
+def _shapes(tree: Tree) -> Any:
+    return jax.tree.map(lambda leaf: np.shape(leaf), tree)
+
+
+def dealt(rows: Tree) -> Tree:
+    """Rows of a batch dealt out over the devices of a run, where their number goes round.
+
+    Left to itself the compiler would have every device compute on all of them.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or any(kind != AxisType.Auto for kind in mesh.axis_types):
+        return rows
+    place = PartitionSpec(mesh.axis_names)
+
+    def deal(leaf: Any) -> Any:
+        if leaf.shape[0] % mesh.size:
+            return leaf
+        return jax.lax.with_sharding_constraint(leaf, place)
+
+    return jax.tree.map(deal, rows)
+
+
+def is_shared(tree: Tree) -> bool:
+    """Whether other processes hold a part of it."""
+    arrays = (leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array))
+    return any(not array.is_fully_addressable for array in arrays)
+
+
+def whole(leaf: Any) -> np.ndarray:
+    """All of an array; where other processes hold a part, all must ask together."""
+    if leaf.is_fully_addressable or leaf.is_fully_replicated:
+        return np.asarray(leaf)
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
+
+
+def pieces(leaf: jax.Array) -> list[tuple[int, np.ndarray]]:
+    """What this process answers for of an array: blocks of rows, each with its first row."""
+    rows_only = all(shard.data.shape[1:] == leaf.shape[1:] for shard in leaf.addressable_shards)
+    if leaf.is_fully_addressable or not rows_only:
+        return [(0, whole(leaf))] if leaf.is_fully_addressable or leads(leaf) else []
+    return [
+        (shard.index[0].start or 0 if leaf.ndim else 0, np.asarray(shard.data))
+        for shard in leaf.addressable_shards
+        if shard.replica_id == 0
+    ]
+
+
+def gathered(content: bytes) -> list[bytes]:
+    """What each process has to say, in equally many bytes."""
+    from jax.experimental import multihost_utils
+
+    # Bytes, since numbers would take the width that JAX is set to.
+    told = multihost_utils.process_allgather(np.frombuffer(content, np.uint8))
+    return [bytes(row) for row in np.asarray(told)]
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Inside, the loss of another process is told in a sentence."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        reason = str(error).splitlines()[0][:200]
+        if not any(word in reason for word in ("Gloo", "peer", "UNAVAILABLE", "coordination")):
+            raise
+        raise RuntimeError(
+            f"Process {jax.process_index()} of {jax.process_count()} has lost the others: one of "
+            f"them ended, or did not answer in time ({reason}); see what it wrote, then start all "
+            "of them again. A run with checkpoint= goes on from the last one saved."
+        ) from None
+
+
+def agree(number: float, like: Tree, /) -> float:
+    if not is_shared(like):
+        return number
+    return max(struct.unpack("d", told)[0] for told in gathered(struct.pack("d", number)))
+
+
+def total(number: int, like: Tree, /) -> int:
+    if not is_shared(like):
+        return number
+    told = (struct.unpack("Q", told)[0] for told in gathered(struct.pack("Q", number)))
+    return sum(told) % 2**64
+
+
+def leads(like: Tree, /) -> bool:
+    return not is_shared(like) or jax.process_index() == 0
+
+
+def alike(text: str, like: Tree, /) -> bool:
+    if not is_shared(like):
+        return True
+    digest = int.from_bytes(text.encode(), "little") % (2**61 - 1)
+    return len(set(gathered(struct.pack("Q", digest)))) == 1
