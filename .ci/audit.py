@@ -10,11 +10,18 @@ import sys
 from pathlib import Path
 
 AUDIT = Path(sys.executable).with_name("pip-audit")
+MOST_SECONDS = 120
 
 
 def main() -> int:
     command = [AUDIT, "--format", "json", "--progress-spinner", "off", "--skip-editable"]
-    done = subprocess.run([*command, "--timeout", "10"], capture_output=True, text=True)
+    try:
+        done = subprocess.run(
+            [*command, "--timeout", "10"], capture_output=True, text=True, timeout=MOST_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        print(f"audit: not made, since there was no answer in {MOST_SECONDS} s.")
+        return 0
     try:
         packages = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError):
