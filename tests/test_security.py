@@ -61,7 +61,8 @@ def test_no_call_runs_what_a_file_says():
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             owner = getattr(getattr(node.func, "value", None), "id", "")
             words = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
-            assert name not in CALLS, (path, node.lineno)
+            is_of_module = name == "eval" and not node.args  # torch's, for dropout
+            assert name not in CALLS or is_of_module, (path, node.lineno)
             assert "shell" not in words, (path, node.lineno)
             if name == "load" and owner in ("np", "numpy"):
                 assert not words.get("allow_pickle"), (path, node.lineno)
