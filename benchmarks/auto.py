@@ -20,7 +20,7 @@ from common import experiment, one_core
 from untuned import stages
 from untuned.experiments import tuned_values
 from untuned.experiments.experiment import Experiment
-from untuned.solvers import implicit, lbfgs, preconditioner
+from untuned.solvers import implicit, lbfgs, preconditioner, trials
 
 SUITE = (
     "quadratic-10", "quadratic-100", "quadratic-10000", "breast-cancer", "diabetes-ridge",
@@ -192,7 +192,7 @@ ABLATIONS = {
     "as it is": (),
     "no samples first": ((stages, "LARGE", 2**62),),
     "no preconditioner": ((preconditioner, "MOST_VARIABLES", 0),),
-    "y and v to 1e-3": ((implicit, "SHARE", 1e-3), (implicit, "FIRST_SHARE", 1e-3)),
+    "y and v to 1e-3": ((trials, "SHARE", 1e-3), (trials, "FIRST_SHARE", 1e-3)),
     "one pair for BFGS": ((lbfgs, "PAIRS", 1),),
     "first step 1e-3": ((implicit, "FIRST_LENGTH", 1e-3),),
 }

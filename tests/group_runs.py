@@ -19,10 +19,12 @@ import numpy as np
 import torch
 from torch import distributed
 
+import made_rows
 import untuned
+from made_rows import CLASSES, FEATURES
 from untuned.solvers import DTFBO, SABA, SOBA
 
-ROWS, FEATURES, CLASSES = (37, 23), 5, 3  # inner and outer rows
+ROWS = (37, 23)  # inner and outer ones
 METHODS = {
     "d-tfbo": DTFBO(c_y=0.1, c_v=0.1),
     "d-tfbo 3/2": DTFBO(inner_steps=3, linear_steps=2),
@@ -48,13 +50,7 @@ def steps(method, size):
 
 def sides(problem):
     """Both sides' rows, made up; the last of the inner ones is the number of the row."""
-    rng = np.random.default_rng(3)
-    truth = rng.standard_normal((FEATURES, CLASSES))
-    found = []
-    for count in ROWS:
-        features = rng.standard_normal((count, FEATURES))
-        labels = (features @ truth + rng.standard_normal((count, CLASSES))).argmax(1)
-        found.append([features, labels])
+    found = made_rows.sides(ROWS)
     if problem == "cleaning":
         found[0].append(np.arange(ROWS[0]))
     return found

@@ -17,11 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+import made_rows
 import untuned
+from made_rows import CLASSES, FEATURES
 from untuned.solvers import DTFBO, SOBA
 
 DEVICES = 4
-ROWS, FEATURES, CLASSES = (40, 24), 5, 3
+ROWS = (40, 24)
 METHODS = {
     "d-tfbo": DTFBO(c_y=0.1, c_v=0.1),
     "s-tfbo": "s-tfbo",
@@ -57,14 +59,7 @@ def cleaning(x, y, batch):
 
 
 def sides():
-    rng = np.random.default_rng(3)
-    truth = rng.standard_normal((FEATURES, CLASSES))
-    found = []
-    for count in ROWS:
-        features = rng.standard_normal((count, FEATURES))
-        labels = (features @ truth + rng.standard_normal((count, CLASSES))).argmax(1)
-        found.append((features, labels.astype(np.int32)))
-    return found
+    return [(features, labels.astype(np.int32)) for features, labels in made_rows.sides(ROWS)]
 
 
 def spread(tree):

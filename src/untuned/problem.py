@@ -7,7 +7,6 @@ came, what was expected and what to do.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,16 +15,13 @@ from typing import Any
 import numpy as np
 
 from untuned import ops as array_libraries
-from untuned import sharing
+from untuned import sharing, variables
 from untuned.batches import Data
 from untuned.constraints import projection
 from untuned.derivatives import Oracles
 from untuned.disk.keep import keep_on_disk
 from untuned.ops import Ops, Tree
 from untuned.wording import brief
-
-FLOATS = ("float32", "float64")
-SPOKEN = {"jax": "JAX arrays", "torch": "torch tensors", "numpy": "NumPy arrays"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ def build(
                 f"{name} is a {type(function).__name__}; expected a function of (x, y), "
                 "or of (x, y, batch) where data are given."
             )
-    ops, returns_numpy = _library(x0, y0)
+    ops, returns_numpy = variables.library(x0, y0)
     if group is not None:
         ops = sharing.grouped(ops, group)
     elif sharded is not False:
@@ -96,14 +92,14 @@ def build(
             "sharded was given without group; it says which leaves of x0 belong to the rows of "
             "one process among several. On JAX give x0 with a NamedSharding instead."
         )
-    dtype = _common_dtype(ops, x0, y0)
+    dtype = variables.common_dtype(ops, x0, y0)
     with ops.precision(np.zeros((), dtype)):
-        x = _variables(ops, x0, "x0", dtype)
-        y = _variables(ops, y0, "y0", dtype)
+        x = variables.prepared(ops, x0, "x0", dtype)
+        y = variables.prepared(ops, y0, "y0", dtype)
         x, y = ops.beside((x, y), (x, y, inner_data, outer_data))
-        _check_devices(ops, x, y)
-        _check_finite(ops, x, "x0")
-        _check_finite(ops, y, "y0")
+        variables.check_devices(ops, x, y)
+        variables.check_finite(ops, x, "x0")
+        variables.check_finite(ops, y, "y0")
         like = ops.flatten(y)[0][0]
         on_disk, (inner_data, outer_data) = keep_on_disk(
             ops, (inner_data, outer_data), batch_size, group
@@ -144,120 +140,6 @@ def build(
     )
 
 
-def _library(x0: Tree, y0: Tree) -> tuple[Ops, bool]:
-    found: dict[str, str] = {}
-    for name, tree in (("x0", x0), ("y0", y0)):
-        for leaf in array_libraries.leaves_of(tree):
-            if hasattr(leaf, "named_parameters"):
-                raise ValueError(
-                    f"{name} is a module ({type(leaf).__name__}); expected its parameters, which "
-                    "untuned.from_module(module) gives together with a function of them."
-                )
-            found.setdefault(array_libraries.library_of(leaf), name)
-    # NumPy arrays go with JAX; a plain number goes with anything.
-    if "torch" in found and len(found) > 1:
-        for name, tree in (("x0", x0), ("y0", y0)):
-            for leaf in array_libraries.leaves_of(tree):
-                library = array_libraries.library_of(leaf)
-                if library != "torch" and not _is_plain_number(leaf):
-                    is_array = hasattr(leaf, "shape")
-                    kind = SPOKEN[library] if is_array else f"a {type(leaf).__name__}"
-                    raise ValueError(
-                        f"{name} holds {kind} and {found['torch']} holds torch tensors; "
-                        "expected one array library for both, so convert one of them."
-                    )
-    library = "torch" if "torch" in found else "jax"
-    return array_libraries.get(library), library == "jax" and "jax" not in found
-
-
-def _is_plain_number(leaf: Any) -> bool:
-    return isinstance(leaf, int | float | complex) and not isinstance(leaf, np.generic)
-
-
-def _common_dtype(ops: Ops, x0: Tree, y0: Tree) -> str:
-    """The one float dtype of all variables; plain Python numbers follow the arrays."""
-    first: tuple[str, str] | None = None
-    for name, tree in (("x0", x0), ("y0", y0)):
-        leaves, paths = ops.flatten(tree)[0], ops.paths(tree)
-        if not leaves:
-            raise ValueError(f"{name} is empty; expected at least one array of floats.")
-        for leaf, path in zip(leaves, paths, strict=True):
-            place = name + path
-            if _is_plain_number(leaf):
-                if not isinstance(leaf, float):
-                    raise ValueError(
-                        f"{place} is the {type(leaf).__name__} {leaf!r}; expected a real number "
-                        "with a decimal point, such as 1.0."
-                    )
-                continue
-            dtype = _dtype(ops, leaf)
-            if dtype not in FLOATS:
-                raise ValueError(
-                    f"{place} has dtype {dtype}; expected float32 or float64, so convert it, "
-                    "for example with .astype('float32') or .float()."
-                )
-            if first is None:
-                first = (place, dtype)
-            elif dtype != first[1]:
-                raise ValueError(
-                    f"{first[0]} is {first[1]} and {place} is {dtype}; expected one dtype for all "
-                    "of x0 and y0, so convert one of them."
-                )
-    return first[1] if first else ops.dtype_name(ops.asarray(1.0))
-
-
-def _dtype(ops: Ops, leaf: Any) -> str:
-    if array_libraries.library_of(leaf) == "numpy":
-        dtype = np.asarray(leaf).dtype
-        return "str" if dtype.kind == "U" else dtype.name  # NumPy's own name is "str96"
-    return ops.dtype_name(leaf)
-
-
-def _variables(ops: Ops, tree: Tree, name: str, dtype: str) -> Tree:
-    """`tree` as arrays of the library."""
-
-    def convert(leaf: Any) -> Any:
-        return ops.asarray(np.asarray(leaf, dtype) if _is_plain_number(leaf) else leaf)
-
-    arrays = ops.tree_map(convert, tree)
-    if sum(math.prod(leaf.shape) for leaf in ops.flatten(arrays)[0]) == 0:
-        raise ValueError(f"{name} holds no numbers; expected at least one array with entries.")
-    return arrays
-
-
-def _check_finite(ops: Ops, tree: Tree, name: str) -> None:
-    paths = ops.paths(tree)
-    for number, first, array in ops.pieces(tree):
-        path = paths[number]
-        if not np.issubdtype(array.dtype, np.floating):
-            continue
-        # A sum needs no memory and is finite if all entries are; if not, it may have overflowed.
-        with np.errstate(all="ignore"):
-            if math.isfinite(array.sum()):
-                continue
-        bad = np.argwhere(~np.isfinite(array))
-        if len(bad):
-            at = tuple(int(k) for k in bad[0])
-            there = (first + at[0], *at[1:]) if at else at
-            raise ValueError(
-                f"{name}{path} has {array[at]} at index {there} ({len(bad)} such entries); "
-                "expected finite numbers, so remove or fill them in."
-            )
-
-
-def _check_devices(ops: Ops, x: Tree, y: Tree) -> None:
-    devices: dict[str, str] = {}
-    for name, tree in (("x0", x), ("y0", y)):
-        for leaf in ops.flatten(tree)[0]:
-            devices.setdefault(ops.device_name(leaf), name)
-    if len(devices) > 1:
-        (first, name), (second, other) = list(devices.items())[:2]
-        raise ValueError(
-            f"{name} is on {first} and {other} has an array on {second}; expected one device for "
-            "all variables, so move one of them."
-        )
-
-
 def _data(ops: Ops, tree: Tree, name: str, like: Any) -> Tree:
     """Data as arrays beside the variables: floats in their dtype, everything on their device."""
     if tree is None:
@@ -266,10 +148,11 @@ def _data(ops: Ops, tree: Tree, name: str, like: Any) -> Tree:
         library = array_libraries.library_of(leaf)
         if library not in ("numpy", ops.name):
             raise ValueError(
-                f"{name}{path} holds {SPOKEN[library]} and x0 holds {SPOKEN[ops.name]}; expected "
-                "NumPy arrays or the library of x0, so convert it."
+                f"{name}{path} holds {variables.SPOKEN[library]} and x0 holds "
+                f"{variables.SPOKEN[ops.name]}; expected NumPy arrays or the library of x0, so "
+                "convert it."
             )
-        dtype = _dtype(ops, leaf)
+        dtype = variables.dtype_of(ops, leaf)
         if not dtype.startswith(("bool", "int", "uint", "float", "bfloat", "longdouble")):
             raise ValueError(
                 f"{name}{path} has dtype {dtype}; expected real numbers, so encode it first, for "
@@ -281,7 +164,7 @@ def _data(ops: Ops, tree: Tree, name: str, like: Any) -> Tree:
                 f"{ops.device_name(like)}; expected one device for both, so move one of them."
             )
     arrays = ops.tree_map(lambda leaf: ops.asarray(leaf, like), tree)
-    _check_finite(ops, arrays, name)
+    variables.check_finite(ops, arrays, name)
     return arrays
 
 
@@ -356,7 +239,7 @@ def _check_function(
     except ValueError:
         pass  # some callables have no signature to look at; the call itself will tell
     shape, dtype = ops.output_of(function, *arguments)
-    if shape != () or dtype not in ("float16", "bfloat16", *FLOATS):
+    if shape != () or dtype not in ("float16", "bfloat16", *variables.FLOATS):
         raise ValueError(
             f"{call} gave shape {shape} and type {dtype}; expected one real number, so end it "
             "with .sum() or .mean() of a float array."
@@ -372,7 +255,7 @@ def _projected(ops: Ops, project: Callable, x: Tree) -> Tree:
             "of arrays, each of its own shape."
         )
     moved = ops.cast(moved, x)
-    _check_finite(ops, moved, "x0 projected by constraint")
+    variables.check_finite(ops, moved, "x0 projected by constraint")
     return moved
 
 

@@ -22,11 +22,11 @@ import jax
 import jax.numpy as jnp
 
 from untuned.batches import Batch
+from untuned.coreset.trained import train
 from untuned.derivatives import Counts, Oracles
 from untuned.ops import Scalar, Tree
-from untuned.solvers import conjugate_gradient
 from untuned.solvers.base import CONVERGED, GO_ON, Info
-from untuned.solvers.newton_cg import MOST_STEPS, solve_inner
+from untuned.solvers.newton_cg import MOST_STEPS
 
 SMALLEST_SHARE = 6.0  # as a power of one half
 PATIENCE = 50
@@ -90,13 +90,9 @@ class Exchange:
         x = jnp.zeros_like(state.x).at[chosen].set(jnp.max(state.x)).at[-1].set(0.0)
         rows = ops.take(batch.inner, chosen)
 
-        inner = solve_inner(o, x, state.y, rows, FINE, MOST_LINEAR_STEPS, lambda r: r)
-        f = o.outer(x, inner.y, batch.outer)
-        linear = o.linear(x, inner.y, rows)
-        solved = conjugate_gradient.solve(
-            ops, linear.hvp, ops.sub(f.grad_y, linear.hvp(state.v)), state.v,
-            tolerance=ROUGH**2 * ops.dot(f.grad_y, f.grad_y), most=MOST_LINEAR_STEPS,
-        )  # fmt: skip
+        start = (state.y, state.v)
+        trained = train(o, x, start, rows, batch, (FINE, ROUGH), MOST_LINEAR_STEPS)
+        inner, f, solved = trained
         correction = ops.dot(solved.z, inner.grad)
         value = f.value - correction + jnp.abs(correction)  # at least the truth, to first order
         # A model that is not trained to the end may well be better than one that is, so a value
@@ -133,9 +129,7 @@ class Exchange:
             inner_steps=inner.newton_steps,
             linear_steps=solved.steps,
             verdict=ops.where(failures >= PATIENCE, CONVERGED, GO_ON),
-            counts=Counts(
-                1, inner.gradients, inner.linear_steps + solved.steps + 1, ops.where(better, 1, 0)
-            ),
+            counts=Counts(1, inner.gradients, trained.products, ops.where(better, 1, 0)),
         )
         return following, info
 

@@ -21,11 +21,10 @@ from untuned.batches import Batch
 from untuned.coreset.baselines import Selection
 from untuned.coreset.candidates import Candidates
 from untuned.coreset.kernels import tangent_kernel
+from untuned.coreset.trained import train
 from untuned.derivatives import Counts, Oracles
 from untuned.ops import Scalar, Tree
-from untuned.solvers import conjugate_gradient
 from untuned.solvers.base import Info
-from untuned.solvers.newton_cg import solve_inner
 
 PENALTY = 1e-3
 MOST_LINEAR_STEPS = 50
@@ -62,13 +61,9 @@ class Greedy:
         """Solve for the model and for v, then add a row."""
         ops, x = o.ops, state.x
         rows = ops.take(batch.inner, state.order)  # others have no weight
-        inner = solve_inner(o, x, state.y, rows, FINE, MOST_LINEAR_STEPS, lambda r: r)
-        f = o.outer(x, inner.y, batch.outer)
-        linear = o.linear(x, inner.y, rows)
-        solved = conjugate_gradient.solve(
-            ops, linear.hvp, ops.sub(f.grad_y, linear.hvp(state.v)), state.v,
-            tolerance=ROUGH**2 * ops.dot(f.grad_y, f.grad_y), most=MOST_LINEAR_STEPS,
-        )  # fmt: skip
+        start = (state.y, state.v)
+        trained = train(o, x, start, rows, batch, (FINE, ROUGH), MOST_LINEAR_STEPS)
+        inner, f, solved = trained
         cross = o.linear(x, inner.y, batch.inner).cross(solved.z)
         hypergrad = ops.sub(f.grad_x, cross)
         free = torch.where(x > 0, torch.inf, hypergrad)
@@ -81,7 +76,7 @@ class Greedy:
             measure=f.value - ops.dot(solved.z, inner.grad),
             inner_steps=inner.newton_steps,
             linear_steps=solved.steps,
-            counts=Counts(1, inner.gradients, inner.linear_steps + solved.steps + 1, 1),
+            counts=Counts(1, inner.gradients, trained.products, 1),
         )
         return State(corner(order, x), inner.y, solved.z, order), info
 

@@ -86,9 +86,7 @@ def select(
         raise unknown("selector", method, SELECTORS)
     candidates = _checked(model, X, y, classes, every_class, weights, seed)
     size = _checked_size(size, len(candidates))
-    selector = _selector(method, options)
-    with evaluating(model) if model is not None else nullcontext():
-        found = selector(candidates, size, **options)
+    found = _found(candidates, size, method, options)
     chosen = drawn(found, candidates, size) if method in ON_SIMPLEX else found
     if balanced:
         chosen = _equal_parts(candidates, size, *chosen)
@@ -106,10 +104,14 @@ def distribution(
     if method not in ON_SIMPLEX:
         raise unknown("selector on the simplex", method, ON_SIMPLEX)
     candidates = _checked(model, X, y, classes, every_class, weights, seed)
-    size = _checked_size(size, len(candidates))
+    return _found(candidates, _checked_size(size, len(candidates)), method, options)
+
+
+def _found(c: Candidates, size: int, method: str, options: dict[str, Any]) -> Any:
+    """What a selector gives: rows and weights, or lambda where it is on the simplex."""
     selector = _selector(method, options)
-    with evaluating(model) if model is not None else nullcontext():
-        return selector(candidates, size, **options)
+    with evaluating(c.model) if c.model is not None else nullcontext():
+        return selector(c, size, **options)
 
 
 def _equal_parts(

@@ -91,7 +91,7 @@ def _read(path: Path, fields: tuple[str, ...]) -> dict[str, np.ndarray]:
         raise ValueError(
             f"The data file {path} cannot be read as .npz ({reason(error, 80)}); give the whole "
             "file."
-        ) from None
+        ) from error
     raise ValueError(
         f"The data file {path} has no field {missing[0]!r}; expected {', '.join(fields)}."
     )

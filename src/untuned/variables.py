@@ -1,0 +1,133 @@
+"""x0 and y0 as the user gave them: of which library and dtype, whole, finite, on one device."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from untuned import ops as array_libraries
+from untuned.ops import Ops, Tree
+
+FLOATS = ("float32", "float64")
+SPOKEN = {"jax": "JAX arrays", "torch": "torch tensors", "numpy": "NumPy arrays"}
+
+
+def library(x0: Tree, y0: Tree) -> tuple[Ops, bool]:
+    """The array library of the variables, and whether they came as NumPy arrays alone."""
+    found: dict[str, str] = {}
+    for name, tree in (("x0", x0), ("y0", y0)):
+        for leaf in array_libraries.leaves_of(tree):
+            if hasattr(leaf, "named_parameters"):
+                raise ValueError(
+                    f"{name} is a module ({type(leaf).__name__}); expected its parameters, which "
+                    "untuned.from_module(module) gives together with a function of them."
+                )
+            found.setdefault(array_libraries.library_of(leaf), name)
+    # NumPy arrays go with JAX; a plain number goes with anything.
+    if "torch" in found and len(found) > 1:
+        for name, tree in (("x0", x0), ("y0", y0)):
+            for leaf in array_libraries.leaves_of(tree):
+                kind_of = array_libraries.library_of(leaf)
+                if kind_of != "torch" and not _is_plain_number(leaf):
+                    is_array = hasattr(leaf, "shape")
+                    kind = SPOKEN[kind_of] if is_array else f"a {type(leaf).__name__}"
+                    raise ValueError(
+                        f"{name} holds {kind} and {found['torch']} holds torch tensors; "
+                        "expected one array library for both, so convert one of them."
+                    )
+    if "torch" in found:
+        return array_libraries.get("torch"), False
+    return array_libraries.get("jax"), "jax" not in found
+
+
+def _is_plain_number(leaf: Any) -> bool:
+    return isinstance(leaf, int | float | complex) and not isinstance(leaf, np.generic)
+
+
+def common_dtype(ops: Ops, x0: Tree, y0: Tree) -> str:
+    """The one float dtype of all variables; plain Python numbers follow the arrays."""
+    first: tuple[str, str] | None = None
+    for name, tree in (("x0", x0), ("y0", y0)):
+        leaves, paths = ops.flatten(tree)[0], ops.paths(tree)
+        if not leaves:
+            raise ValueError(f"{name} is empty; expected at least one array of floats.")
+        for leaf, path in zip(leaves, paths, strict=True):
+            place = name + path
+            if _is_plain_number(leaf):
+                if not isinstance(leaf, float):
+                    raise ValueError(
+                        f"{place} is the {type(leaf).__name__} {leaf!r}; expected a real number "
+                        "with a decimal point, such as 1.0."
+                    )
+                continue
+            dtype = dtype_of(ops, leaf)
+            if dtype not in FLOATS:
+                raise ValueError(
+                    f"{place} has dtype {dtype}; expected float32 or float64, so convert it, "
+                    "for example with .astype('float32') or .float()."
+                )
+            if first is None:
+                first = (place, dtype)
+            elif dtype != first[1]:
+                raise ValueError(
+                    f"{first[0]} is {first[1]} and {place} is {dtype}; expected one dtype for all "
+                    "of x0 and y0, so convert one of them."
+                )
+    return first[1] if first else ops.dtype_name(ops.asarray(1.0))
+
+
+def dtype_of(ops: Ops, leaf: Any) -> str:
+    """The name of a leaf's dtype."""
+    if array_libraries.library_of(leaf) == "numpy":
+        dtype = np.asarray(leaf).dtype
+        return "str" if dtype.kind == "U" else dtype.name  # NumPy's own name is "str96"
+    return ops.dtype_name(leaf)
+
+
+def prepared(ops: Ops, tree: Tree, name: str, dtype: str) -> Tree:
+    """`tree` as arrays of the library."""
+
+    def convert(leaf: Any) -> Any:
+        return ops.asarray(np.asarray(leaf, dtype) if _is_plain_number(leaf) else leaf)
+
+    arrays = ops.tree_map(convert, tree)
+    if sum(math.prod(leaf.shape) for leaf in ops.flatten(arrays)[0]) == 0:
+        raise ValueError(f"{name} holds no numbers; expected at least one array with entries.")
+    return arrays
+
+
+def check_finite(ops: Ops, tree: Tree, name: str) -> None:
+    """Raise a sentence that says where the first number is that is none."""
+    paths = ops.paths(tree)
+    for number, first, array in ops.pieces(tree):
+        path = paths[number]
+        if not np.issubdtype(array.dtype, np.floating):
+            continue
+        # A sum needs no memory and is finite if all entries are; if not, it may have overflowed.
+        with np.errstate(all="ignore"):
+            if math.isfinite(array.sum()):
+                continue
+        bad = np.argwhere(~np.isfinite(array))
+        if len(bad):
+            at = tuple(int(k) for k in bad[0])
+            there = (first + at[0], *at[1:]) if at else at
+            raise ValueError(
+                f"{name}{path} has {array[at]} at index {there} ({len(bad)} such entries); "
+                "expected finite numbers, so remove or fill them in."
+            )
+
+
+def check_devices(ops: Ops, x: Tree, y: Tree) -> None:
+    """Raise a sentence if variables are on several devices."""
+    devices: dict[str, str] = {}
+    for name, tree in (("x0", x), ("y0", y)):
+        for leaf in ops.flatten(tree)[0]:
+            devices.setdefault(ops.device_name(leaf), name)
+    if len(devices) > 1:
+        (first, name), (second, other) = list(devices.items())[:2]
+        raise ValueError(
+            f"{name} is on {first} and {other} has an array on {second}; expected one device for "
+            "all variables, so move one of them."
+        )
