@@ -11,7 +11,7 @@ from untuned.result import History, Result, Snapshot
 from untuned.run import minimize
 
 if TYPE_CHECKING:
-    from untuned.ops.torch import from_module
+    from untuned.ops.module import from_module
 
 __all__ = [
     "Batch",
@@ -32,7 +32,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Names that cost an import of their own, looked up only when used."""
     if name == "from_module":
-        from untuned.ops.torch import from_module
+        from untuned.ops.module import from_module
 
         return from_module
     if name == "__version__":

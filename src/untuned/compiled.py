@@ -58,7 +58,7 @@ def compiled(
     ops: Ops, name: Hashable | None, function: Callable, *args: Any, effort: str = "full"
 ) -> Callable:
     """`function` ready for arguments like these; `name` tells what else it depends on."""
-    if name is None or ops.name == "torch":  # torch compiles nothing
+    if name is None or not ops.compiles:
         return ops.compile(function, *args, effort=effort)
     leaves, structure = ops.flatten(args)
     key = (name, effort, structure, tuple(map(_kind, leaves)))

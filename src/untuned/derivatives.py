@@ -104,6 +104,20 @@ class Oracles:
         pull = self.ops.products(_on(self.inner_function, rows), x, y)
         return Linear(lambda v: pull(v, "y"), lambda v: pull(v, "x"))
 
+    def hessian_blocks(self, y: Tree) -> tuple[int | None, int, float]:
+        """How many blocks grad_yy g is known to have (None: it is one), each of how many variables,
+        and the share of the given rows of data that are looked at to make them."""
+        known = getattr(self.inner_function, "hessian_blocks", None)
+        return known(y) if known else (None, self.ops.size(y), 1.0)
+
+    def hessian(self, x: Tree, y: Tree, rows: Tree) -> Any:
+        """grad_yy g as a matrix, or as a stack of its blocks, in the order of `ops.ravel`."""
+        ops = self.ops
+        if self.hessian_blocks(y)[0] is not None:
+            return self.inner_function.hessian(x, y)  # type: ignore[attr-defined]
+        hvp = self.linear(x, y, rows).hvp
+        return ops.matrix(lambda unit: ops.ravel(hvp(ops.unravel(unit, y))), ops.size(y), y)
+
 
 class OnRows(NamedTuple):
     """A function of (x, y, batch) as one of (x, y); an array library may look at the rows."""

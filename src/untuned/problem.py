@@ -84,7 +84,9 @@ def build(
                 f"{name} is a {type(function).__name__}; expected a function of (x, y), "
                 "or of (x, y, batch) where data are given."
             )
-    ops, returns_numpy = variables.library(x0, y0)
+    without_data = outer_data is None and inner_data is None
+    closed_form = without_data and all(hasattr(part, "value_and_grads") for part in (outer, inner))
+    ops, returns_numpy = variables.library(x0, y0, closed_form)
     if group is not None:
         ops = sharing.grouped(ops, group)
     elif sharded is not False:

@@ -169,7 +169,7 @@ class _Run:
         self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, effort=effort)
         # What the first step sets up is not the method's time. Its result is not used, so where a
         # step may take long the set-up of its outer parts must do.
-        one = effort != "half" and ops.name != "torch"
+        one = effort != "half" and ops.compiles
         ops.sync(self.chunk(*arguments[:3], np.int32(one)))
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:

@@ -14,8 +14,11 @@ FLOATS = ("float32", "float64")
 SPOKEN = {"jax": "JAX arrays", "torch": "torch tensors", "numpy": "NumPy arrays"}
 
 
-def library(x0: Tree, y0: Tree) -> tuple[Ops, bool]:
-    """The array library of the variables, and whether they came as NumPy arrays alone."""
+def library(x0: Tree, y0: Tree, closed_form: bool = False) -> tuple[Ops, bool]:
+    """The array library of the variables, and whether they came as NumPy arrays alone.
+
+    `closed_form`: whether f and g bring their derivatives, so that NumPy arrays need no other.
+    """
     found: dict[str, str] = {}
     for name, tree in (("x0", x0), ("y0", y0)):
         for leaf in array_libraries.leaves_of(tree):
@@ -39,7 +42,8 @@ def library(x0: Tree, y0: Tree) -> tuple[Ops, bool]:
                     )
     if "torch" in found:
         return array_libraries.get("torch"), False
-    return array_libraries.get("jax"), "jax" not in found
+    numpy_alone = "jax" not in found
+    return array_libraries.get("numpy" if closed_form and numpy_alone else "jax"), numpy_alone
 
 
 def _is_plain_number(leaf: Any) -> bool:

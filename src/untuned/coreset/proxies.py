@@ -18,7 +18,7 @@ from torch.nn import functional
 from untuned.coreset.candidates import Candidates, Head, tensor
 from untuned.derivatives import Oracles
 from untuned.ops import torch as ops
-from untuned.ops.torch import from_module
+from untuned.ops.module import from_module
 from untuned.solvers.newton_cg import solve_inner
 from untuned.wording import unknown
 

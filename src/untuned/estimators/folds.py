@@ -10,7 +10,7 @@ strengths have seen. Every row is such a judge once:
 * one or two splits: the validation rows of each are cut in two halves; strengths are chosen on one
   half and judged on the other, and the other way round.
 
-A last model trains on all rows, with the mean of all logarithms of strengths: it is the result.
+The mean of all logarithms of strengths is the result.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Plan(NamedTuple):
     valid: np.ndarray
     judge: np.ndarray
     mix: np.ndarray
+    split: np.ndarray  # (models,), that of cv which a model's training rows are of
 
 
 def splits(cv: Any, X: Any, strata: np.ndarray, random: np.random.Generator) -> Splits:
@@ -101,26 +102,20 @@ def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> P
                 )
     none = np.zeros(count, bool)
     if not many:
-        models = [(train, test & ~train, none, 0) for train, test in sides]
+        models = [(train, test & ~train, none, 0, k) for k, (train, test) in enumerate(sides)]
     else:
         nested = _nested(sides)
         sound = len(sides) > 2 and all(
             weight[train].sum() > 0 and weight[valid | judge].sum() > 0
-            for train, valid, judge, _ in nested
+            for train, valid, judge, *_ in nested
         )
         models = nested if sound else _halved(sides, strata)
-    models = [(a, _knowable(b, a, strata, weight), c, k) for a, b, c, k in models]
-    vectors = 1 + models[-1][3]
-    trains, valids, judges, owners = zip(*models, strict=True)
-    mix = np.zeros((len(models) + 1, vectors))
+    trains, valids, judges, owners, split = zip(*models, strict=True)
+    known = [_knowable(b, a, strata, weight) for a, b in zip(trains, valids, strict=True)]
+    mix = np.zeros((len(models), 1 + owners[-1]))
     mix[np.arange(len(models)), list(owners)] = 1
-    mix[-1] = 1 / vectors
-    return Plan(
-        train=np.stack([*trains, ~none], axis=1),
-        valid=np.stack([*valids, none], axis=1),
-        judge=np.stack([*judges, none], axis=1),
-        mix=mix,
-    )
+    train, valid, judge = (np.stack(part, axis=1) for part in (trains, known, judges))
+    return Plan(train, valid, judge, mix, np.array(split))
 
 
 def _nested(sides: list) -> list:
@@ -129,8 +124,8 @@ def _nested(sides: list) -> list:
     for k, (train_k, test_k) in enumerate(sides):
         for j, (train, test) in enumerate(sides):
             if j != k:
-                models.append((train & ~test_k, test & ~train & ~test_k, none, k))
-        models.append((train_k & ~test_k, none, test_k, k))
+                models.append((train & ~test_k, test & ~train & ~test_k, none, k, k))
+        models.append((train_k & ~test_k, none, test_k, k, k))
     return models
 
 
@@ -141,8 +136,8 @@ def _halved(sides: list, strata: np.ndarray) -> list:
         half = np.zeros_like(test)
         rows = np.flatnonzero(test)
         half[rows[_places(strata[rows], None) % 2 == 0]] = True
-        models.append((train, test & half, test & ~half, 2 * k))
-        models.append((train, test & ~half, test & half, 2 * k + 1))
+        models.append((train, test & half, test & ~half, 2 * k, k))
+        models.append((train, test & ~half, test & half, 2 * k + 1, k))
     return models
 
 

@@ -64,10 +64,13 @@ class _BilevelLinear(BaseEstimator):
             part = folds.sample(strata, weight, X.shape[1], random)
         pairs = folds.splits(self.cv, X, strata[part], random)
         many = len(chosen.names) > 1 and folds.can_tell_apart(weight[part])
-        plan = folds.plan(pairs, strata[part], weight[part], many)
+        plans = [
+            folds.plan(pairs, strata[part], weight[part], stage)
+            for stage in ((False, True) if many else (False,))
+        ]
         found = search.search(
-            loss, table.rows(part), target[part], weight[part], plan, chosen.member,
-            len(chosen.names), many, settings,
+            loss, table.rows(part), target[part], weight[part], plans, chosen.member,
+            len(chosen.names), settings,
         )  # fmt: skip
         coef, intercept = search.fit(
             loss, table, target, weight, found.strengths[chosen.member], found.near
@@ -131,7 +134,7 @@ class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
     max_steps : int, default=100
         Most steps of each of the two searches, for one strength and for all of them.
     max_seconds : float, default=None
-        Limit to the time of the search, without compilation.
+        Limit to the time of the search.
     random_state : int, RandomState or None, default=None
         Draws the folds.
     verbose : bool, default=False

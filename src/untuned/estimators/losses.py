@@ -1,81 +1,73 @@
-"""Losses of linear models, row by row, and their derivatives; NumPy and JAX arrays alike.
+"""Losses of linear models, row by row, and their derivatives.
 
-`z` are a linear model's outputs, with the columns last. `xp` is `numpy` or `jax.numpy`.
+`z` are a linear model's outputs and `t` its targets; `axis` is that of the columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit, softmax
+
+Map = Callable[[np.ndarray], np.ndarray]
 
 
 class Loss(NamedTuple):
     """A loss of outputs z and targets t."""
 
-    value: Callable[[Any, Any, Any], Any]  # (xp, z, t), without the column axis
-    slope: Callable[[np.ndarray, np.ndarray], np.ndarray]  # its derivative in z
-    bend: Callable[[np.ndarray, np.ndarray], np.ndarray]  # its second derivative at z, times v
+    value: Callable[[np.ndarray, np.ndarray, int], np.ndarray]  # without the axis of columns
+    slope: Callable[[np.ndarray, np.ndarray, int], np.ndarray]  # its derivative in z
+    bend: Callable[[np.ndarray, int], Map]  # its second derivative at z, to be applied to many v
     # Its mean second derivative in each output, at the model that only knows the targets' mean.
-    curvature: Callable[[np.ndarray], np.ndarray]
+    curvature: Map
 
 
-def _logistic(xp: Any, z: Any, t: Any) -> Any:
+def _logistic(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     """log(1 + exp(-t z)) for t = 1 or -1."""
-    return xp.logaddexp(0, -(t * z)[..., 0])
+    margin = (t * z).squeeze(axis)
+    return np.log1p(np.exp(-np.abs(margin))) + np.maximum(-margin, 0)  # exp cannot overflow
 
 
-def _logistic_slope(z: np.ndarray, t: np.ndarray) -> np.ndarray:
-    from scipy.special import expit
-
+def _logistic_slope(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     return -t * expit(-t * z)
 
 
-def _logistic_bend(z: np.ndarray, v: np.ndarray) -> np.ndarray:
-    from scipy.special import expit
+def _logistic_bend(z: np.ndarray, axis: int) -> Map:
+    p = expit(z)
+    curve = p * (1 - p)
+    return lambda v: curve * v
 
-    return expit(z) * expit(-z) * v
 
-
-def _softmax(xp: Any, z: Any, t: Any) -> Any:
+def _softmax(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     """log sum exp(z) - z of the class, for t = 1 there and 0 elsewhere."""
-    top = z.max(axis=-1, keepdims=True)
-    if xp is not np:
-        from jax.lax import stop_gradient
-
-        top = stop_gradient(top)  # it only keeps exp from overflowing
-    return xp.log(xp.exp(z - top).sum(axis=-1)) + top[..., 0] - (t * z).sum(axis=-1)
+    top = z.max(axis=axis, keepdims=True)  # it keeps exp from overflowing
+    shifted = z - top
+    return np.log(np.exp(shifted).sum(axis=axis)) - (t * shifted).sum(axis=axis)
 
 
-def _softmax_slope(z: np.ndarray, t: np.ndarray) -> np.ndarray:
-    from scipy.special import softmax
-
-    return softmax(z, axis=-1) - t
+def _softmax_slope(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
+    return softmax(z, axis=axis) - t
 
 
-def _softmax_bend(z: np.ndarray, v: np.ndarray) -> np.ndarray:
-    from scipy.special import softmax
+def _softmax_bend(z: np.ndarray, axis: int) -> Map:
+    p = softmax(z, axis=axis)
 
-    p = softmax(z, axis=-1)
-    return p * (v - (p * v).sum(axis=-1, keepdims=True))
+    def times(v: np.ndarray) -> np.ndarray:
+        pv = p * v
+        return pv - p * pv.sum(axis=axis, keepdims=True)
+
+    return times
 
 
-def _squared(xp: Any, z: Any, t: Any) -> Any:
+def _squared(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     """Half the squared distance."""
-    return 0.5 * xp.square(z - t).sum(axis=-1)
-
-
-def _squared_slope(z: np.ndarray, t: np.ndarray) -> np.ndarray:
-    return z - t
-
-
-def _squared_bend(z: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return v
+    return 0.5 * np.square(z - t).sum(axis=axis)
 
 
 LOSSES = {
     "logistic": Loss(_logistic, _logistic_slope, _logistic_bend, lambda mean: (1 - mean**2) / 4),
     "softmax": Loss(_softmax, _softmax_slope, _softmax_bend, lambda mean: mean * (1 - mean)),
-    "squared": Loss(_squared, _squared_slope, _squared_bend, np.ones_like),
+    "squared": Loss(_squared, lambda z, t, axis: z - t, lambda z, axis: lambda v: v, np.ones_like),
 }

@@ -23,121 +23,234 @@ whatever the correlations, the strengths and the sizes of classes, which spares 
 most of their steps; and where s grows w falls at once, before u is solved for.
 **Softmax is the same for intercepts that all grow alike**, so a term that asks for a sum of
 zero changes no prediction, and makes g curve in that direction too.
-**Strengths have limits**, towards which x bends smoothly: below LOWEST a standardised feature is
-as good as free, and above MOST_PER_ROW for each row it is as good as gone.
+**Derivatives are in closed form** (`untuned.ops.ClosedForm`): a fit of a few thousand rows is over
+before a compiler has begun. With w = T(x) u, p = grad_w g and q = (grad_ww g) T v,
+
+    grad_u g = T^t p,   (grad_uu g) v = T^t q,
+    (grad_xu g) v = d/dx [<q, T u> + <p, T v> + <s, w * T v> / N]      with all but T and s fixed
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
+from scipy.special import expit
 
-from untuned.compiled import reusable
 from untuned.estimators.losses import LOSSES
-from untuned.estimators.scaling import Turn
+from untuned.estimators.standardised import Standardised
+from untuned.estimators.strengths import Shares, Strengths
 
-LOWEST, MOST_PER_ROW = 1e-4, 100.0
 # Keeps the intercept of a class finite in a model none of whose rows are of it.
 INTERCEPT_PENALTY = 1e-6
+ROWS_PER_VARIABLE = 10  # that a Hessian is made of: the mean over more hardly differs
 
 
-class Batch(NamedTuple):
-    """All rows and who uses them; to `minimize` each array has one more axis, of length 1."""
+class Point(NamedTuple):
+    """What f and g need at one (x, y)."""
 
-    X: Any  # (rows, features), or a Triplets
-    shift: Any  # (features,), to be taken off the rows of X
-    target: Any  # (rows, columns)
-    train: Any  # (rows, models), weights that sum to 1 for each model
-    valid: Any  # (rows, models), weights that sum to 1 for each vector
-    mix: Any  # (models, vectors), shares
-    group: Any  # (features, columns)
-    total: Any  # (models,), N
-    limits: Any  # (2,), logarithms of the least and the largest strength
-    free: Any  # 1 where groups may differ, else 0
-    doubt: Any  # (vectors, 2), 1/n, for both parts of doubt
-    scaling: Any  # a Scaling
+    x: np.ndarray
+    y: np.ndarray
+    strengths: Strengths
+    w: np.ndarray  # (features, models, columns)
+    z: np.ndarray  # outputs, (models, columns, rows)
 
 
-class Triplets(NamedTuple):
-    """A sparse matrix: entry k is value[k], at (row[k], column[k])."""
+class Models:
+    """All models: their rows, who uses which, and the point that was looked at last.
 
-    value: Any
-    row: Any
-    column: Any
+    `train` has weights that sum to 1 for each model and `valid` weights that sum to 1 for each
+    vector, both (rows, models); `doubt` is (vectors, 2), 1/n for both parts of doubt. `fixed` are
+    strengths that do not follow x. The inner variable is (models, features + 1, columns), the
+    intercept last.
+    """
+
+    def __init__(
+        self, loss: str, table: Standardised, target: np.ndarray, train: np.ndarray,
+        valid: np.ndarray, shares: Shares, doubt: np.ndarray, fixed: Strengths | None = None,
+    ):  # fmt: skip
+        self.loss, self.table, self.shares, self.doubt = LOSSES[loss], table, shares, doubt
+        # Rows last: sums over a few columns are then sums of long vectors, which are quick.
+        self.target = np.ascontiguousarray(target.T)
+        self.train, self.valid = (np.ascontiguousarray(part.T)[:, None] for part in (train, valid))
+        self.down = shares.scaling.curvature**-0.5  # from y's intercepts to those of outputs
+        along = self.down / np.linalg.norm(self.down)
+        self.alike = along if loss == "softmax" else 0 * along
+        self.fixed = fixed
+        self.intercept_penalty = INTERCEPT_PENALTY if fixed is None else 0.0
+        self._last: Point | None = None
+
+    def strengths(self, x: np.ndarray) -> Strengths:
+        """Those at x."""
+        return self.fixed or self.shares.at(x)
+
+    def at(self, x: np.ndarray, y: np.ndarray) -> Point:
+        """Coefficients and outputs at (x, y); f and g often ask for the same one."""
+        last = self._last
+        if last is None or not (np.array_equal(x, last.x) and np.array_equal(y, last.y)):
+            strengths = self.strengths(x)
+            w = strengths.turn.forth(turned(y))
+            last = self._last = Point(x, y, strengths, w, self.outputs(w, y[:, -1]))
+        return last
+
+    def inner_variable(self, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+        """y with coefficients (features, models, columns) and intercepts (models, columns)."""
+        u = self.strengths(x).turn.inverse(coef)
+        return joined(u, intercept / self.down).astype(self.table.X.dtype)
+
+    def model(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The inverse of `inner_variable`."""
+        return self.strengths(x).turn.forth(turned(y)), y[:, -1] * self.down
+
+    def outputs(self, w: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+        """Of coefficients (features, models, columns) and y's intercepts, on all rows."""
+        X, flat = self.table.X, w.reshape(len(w), -1)
+        z = np.ascontiguousarray((X @ flat).T) if sparse.issparse(X) else flat.T @ X.T
+        z -= (self.table.shift @ flat)[:, None]
+        z = z.reshape(*w.shape[1:], -1)
+        z += (intercept * self.down)[:, :, None]
+        return z
+
+    def back(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """From a gradient in outputs those in w and in y's intercepts."""
+        models, columns, rows = slopes.shape
+        flat = slopes.reshape(-1, rows)
+        X, sums = self.table.X, flat.sum(axis=1)
+        in_w = X.T @ flat.T if sparse.issparse(X) else (flat @ X).T
+        in_w = in_w - np.outer(self.table.shift, sums)
+        return in_w.reshape(-1, models, columns), sums.reshape(models, columns) * self.down
 
 
-def log_strengths(x: Any, batch: Batch, xp: Any = np) -> tuple[Any, Any]:
-    """Logarithms of each model's strengths: (models, groups), and (models,) without differences."""
-    middle, half = batch.limits.mean(), (batch.limits[1] - batch.limits[0]) / 2
-    common = batch.mix @ x[:, :1]
-    own = common + batch.free * (batch.mix @ x[:, 1:])
-    own, common = (middle + half * xp.tanh((z - middle) / half) for z in (own, common))
-    return own, common[:, 0]
+def turned(y: np.ndarray) -> np.ndarray:
+    """u, (features, models, columns), of y."""
+    return np.moveaxis(y[:, :-1], 0, 1)
 
 
-def coefficients(x: Any, y: Any, batch: Batch, xp: Any = np) -> tuple[Any, Any]:
-    """w and s of each model: (features, models, columns)."""
-    turn, s = turned(x, batch, xp)
-    return turn.forth(y["coef"]), s
+def joined(u: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+    """y, or a gradient in it, of its two parts."""
+    return np.concatenate([np.moveaxis(u, 1, 0), intercept[:, None]], axis=1)
 
 
-def turned(x: Any, batch: Batch, xp: Any = np) -> tuple[Turn, Any]:
-    """The map from y's coefficients to w, and s."""
-    own, common = log_strengths(x, batch, xp)
-    s = xp.moveaxis(xp.exp(own)[:, batch.group], 0, 1)
-    return Turn.make(s, xp.exp(common), batch.total, batch.scaling), s
-
-
-def losses(loss: str, y: Any, w: Any, batch: Batch) -> Any:
-    """The loss of each model on each row: (rows, models)."""
-    import jax
-    import jax.numpy as jnp
-
-    flat = w.reshape(w.shape[0], -1)
-    if isinstance(batch.X, Triplets):
-        entries = batch.X.value[:, None] * flat[batch.X.column]
-        z = jax.ops.segment_sum(
-            entries, batch.X.row, num_segments=len(batch.target), indices_are_sorted=True
-        )
-    else:
-        z = batch.X @ flat
-    z = (z - batch.shift @ flat).reshape(-1, *w.shape[1:])
-    z += y["intercept"] * batch.scaling.curvature**-0.5
-    return LOSSES[loss].value(jnp, z, batch.target[:, None])
-
-
-@reusable
-def inner(loss: str, x: Any, y: Any, data: Batch) -> Any:
+class Inner:
     """g."""
-    import jax
-    import jax.numpy as jnp
 
-    batch = jax.tree.map(lambda leaf: leaf[0], data)
-    w, s = coefficients(x, y, batch, jnp)
-    penalty = (s * w**2).sum(axis=(0, 2)) / batch.total
-    penalty = penalty.sum() + INTERCEPT_PENALTY * (y["intercept"] ** 2).sum()
-    if loss == "softmax":
-        down = batch.scaling.curvature**-0.5
-        penalty += ((y["intercept"] @ down) ** 2).sum() / (down @ down)
-    return (batch.train * losses(loss, y, w, batch)).sum() + 0.5 * penalty
+    def __init__(self, models: Models):
+        self.models = models
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        m, at = self.models, self.models.at(x, y)
+        b = y[:, -1]
+        penalty = ((at.strengths.s * at.w**2).sum(axis=(0, 2)) / m.shares.total).sum()
+        penalty += m.intercept_penalty * (b**2).sum() + ((b @ m.alike) ** 2).sum()
+        value = np.vdot(m.train[:, 0], m.loss.value(at.z, m.target, 1))
+        return float(value + 0.5 * penalty)
+
+    def value_and_grad_y(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+        """g and grad_y g."""
+        at = self.models.at(x, y)
+        in_w, in_intercept = self._slopes(at)
+        return self(x, y), joined(at.strengths.turn.back(in_w), in_intercept)
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """g, grad_x g and grad_y g."""
+        at = self.models.at(x, y)
+        value, in_y = self.value_and_grad_y(x, y)
+        in_s = 0.5 * at.w**2 / self.models.shares.total[:, None]
+        return value, at.strengths.pull([(turned(y), self._slopes(at)[0])], in_s), in_y
+
+    def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
+        """The second derivatives, to be applied to many v."""
+        m, at = self.models, self.models.at(x, y)
+        bend = m.loss.bend(at.z, 1)
+        turn, total = at.strengths.turn, m.shares.total[:, None]
+        pull_on_w = at.strengths.s / total
+
+        def pull(v: np.ndarray, wrt: str) -> Any:
+            w = turn.forth(turned(v))
+            q, in_intercept = m.back(m.train * bend(m.outputs(w, v[:, -1])))
+            q += pull_on_w * w
+            if wrt == "y":
+                return joined(turn.back(q), in_intercept + self._pull_on_intercept(v[:, -1]))
+            pairs = [(turned(y), q), (turned(v), self._slopes(at)[0])]
+            in_x = at.strengths.pull(pairs, at.w * w / total)
+            return in_x if wrt == "x" else (in_x, pull(v, "y"))
+
+        return pull
+
+    def hessian_blocks(self, y: np.ndarray) -> tuple[int, int, float]:
+        """A block for each model; the share of the rows that they are made of."""
+        models, variables = y.shape[0], y.shape[1] * y.shape[2]
+        return models, variables, 1 / self._every(variables)
+
+    def _every(self, variables: int) -> int:
+        """Which rows make a Hessian: every one, every second, ..."""
+        return max(1, self.models.target.shape[-1] // (ROWS_PER_VARIABLE * variables))
+
+    def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The block of each model, from some of its rows."""
+        m, at = self.models, self.models.at(x, y)
+        models, features, columns = y.shape
+        some = slice(None, None, self._every(features * columns))
+        X = m.table.X[some]
+        X = (X.toarray() if sparse.issparse(X) else X) - m.table.shift
+        train = m.train[:, 0, some]
+        train = train / train.sum(axis=1, keepdims=True)
+        # The derivative of outputs in a model's y: features in the coordinates of u, and 1.
+        turn, units = at.strengths.turn, np.eye(columns, dtype=X.dtype)
+        blocks = np.empty((models, features, columns, features, columns), X.dtype)
+        for k in range(models):
+            bend = m.loss.bend(at.z[k, :, some], 0)
+            map_c = [turn.matrix(k, c) for c in range(columns)]
+            along = [
+                np.column_stack([X @ map_c[c], np.full(len(X), m.down[c], X.dtype)])
+                for c in range(columns)
+            ]
+            for c in range(columns):
+                curves = bend(np.repeat(units[c][:, None], len(X), axis=1)) * train[k]
+                for d in range(c + 1):
+                    block = (along[c] * curves[d][:, None]).T @ along[d]
+                    blocks[k, :, c, :, d], blocks[k, :, d, :, c] = block, block.T
+                pull = (at.strengths.s[:, k, c] / m.shares.total[k])[:, None] * map_c[c]
+                blocks[k, :-1, c, :-1, c] += map_c[c].T @ pull
+            blocks[k, -1, :, -1] += m.intercept_penalty * units + np.outer(m.alike, m.alike)
+        return blocks.reshape(models, features * columns, -1)
+
+    def _slopes(self, at: Point) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients in w and in the intercepts of y."""
+        m = self.models
+        in_w, in_intercept = m.back(m.train * m.loss.slope(at.z, m.target, 1))
+        in_w += at.strengths.s * at.w / m.shares.total[:, None]
+        return in_w, in_intercept + self._pull_on_intercept(at.y[:, -1])
+
+    def _pull_on_intercept(self, b: np.ndarray) -> np.ndarray:
+        m = self.models
+        return m.intercept_penalty * b + np.outer(b @ m.alike, m.alike)
 
 
-@reusable
-def outer(loss: str, x: Any, y: Any, data: Batch) -> Any:
+class Outer:
     """f."""
-    import jax
-    import jax.numpy as jnp
 
-    batch = jax.tree.map(lambda leaf: leaf[0], data)
-    w, _ = coefficients(x, y, batch, jnp)
-    half = 0.5 * x[:, 1:]
-    differ = (jnp.logaddexp(half, -half) - np.log(2.0)).sum(axis=1)
-    doubt = batch.doubt[:, 0] @ jnp.logaddexp(0, -x[:, 0]) + batch.doubt[:, 1] @ differ
-    return (batch.valid * losses(loss, y, w, batch)).sum() + doubt
+    def __init__(self, models: Models):
+        self.models = models
 
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        m, half = self.models, 0.5 * x[:, 1:]
+        value = np.vdot(m.valid[:, 0], m.loss.value(m.at(x, y).z, m.target, 1))
+        differ = (np.logaddexp(half, -half) - np.log(2.0)).sum(axis=1)
+        return float(value + m.doubt[:, 0] @ np.logaddexp(0, -x[:, 0]) + m.doubt[:, 1] @ differ)
 
-def problem(loss: str) -> tuple[Any, Any]:
-    """(f, g) of a loss."""
-    return partial(outer, loss), partial(inner, loss)
+    def value_and_grad_y(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+        """f and grad_y f."""
+        value, _, in_y = self.value_and_grads(x, y)
+        return value, in_y
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """f, grad_x f and grad_y f."""
+        m, at = self.models, self.models.at(x, y)
+        in_w, in_intercept = m.back(m.valid * m.loss.slope(at.z, m.target, 1))
+        in_x = at.strengths.pull([(turned(y), in_w)], np.zeros_like(at.w))
+        in_x[:, 0] -= m.doubt[:, 0] * expit(-x[:, 0])
+        in_x[:, 1:] += 0.5 * m.doubt[:, 1:] * np.tanh(0.5 * x[:, 1:])
+        return self(x, y), in_x, joined(at.strengths.turn.back(in_w), in_intercept)

@@ -57,23 +57,31 @@ class Turn(NamedTuple):
         """u of w."""
         return _times(self.basis.T, w / self.last) / self.first
 
+    def matrix(self, model: int, column: int) -> np.ndarray:
+        """The map of one model's column, (features, features)."""
+        last, first = self.last[:, model, column], self.first[:, model, column]
+        basis = self.basis if len(self.basis) else np.eye(len(last), dtype=last.dtype)
+        return last[:, None] * basis * first
+
 
 def _times(basis: Any, w: Any) -> Any:
     return (basis @ w.reshape(len(w), -1)).reshape(w.shape) if len(basis) else w
 
 
 def make(loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray) -> Scaling:
-    """Q, Lambda and k of these rows."""
+    """Q, Lambda and k of these rows, in their dtype: a wider one would widen all that follows."""
     share = weight / weight.sum()
     curvature = np.maximum(LOSSES[loss].curvature(share @ target), LEAST)
     rows, features = table.X.shape
     if features > MOST_TURNED:
         squares = table.X.power(2) if sparse.issparse(table.X) else table.X**2
         spread = np.maximum(share @ squares - table.shift**2, LEAST)
-        return Scaling(np.zeros((0, 0), table.X.dtype), spread, curvature)
-    some = slice(None, None, max(1, rows // (ROWS_PER_FEATURE * features)))
-    X, share = table.X[some], (share[some] / share[some].sum())[:, None]
-    products = X.T @ (X * share) if sparse.issparse(X) else (X * share).T @ X
-    products = products.toarray() if sparse.issparse(products) else products
-    values, vectors = np.linalg.eigh(products - np.outer(table.shift, table.shift))
-    return Scaling(vectors.astype(table.X.dtype), np.maximum(values, 0), curvature)
+        basis = np.zeros((0, 0))
+    else:
+        some = slice(None, None, max(1, rows // (ROWS_PER_FEATURE * features)))
+        X, share = table.X[some], (share[some] / share[some].sum())[:, None]
+        products = X.T @ (X * share) if sparse.issparse(X) else (X * share).T @ X
+        products = products.toarray() if sparse.issparse(products) else products
+        values, basis = np.linalg.eigh(products - np.outer(table.shift, table.shift))
+        spread = np.maximum(values, 0)
+    return Scaling(*(part.astype(table.X.dtype) for part in (basis, spread, curvature)))

@@ -1,9 +1,9 @@
-"""The narrow waist between the mathematics and the two array libraries.
+"""The narrow waist between the mathematics and the array libraries.
 
 Everything above this folder is written once, in the names of :class:`Ops`; ``jax.py`` and
-``torch.py`` each give these names a meaning. A tree is what JAX calls a pytree: an array, or a
-dict, tuple or list of trees. Scalars of a run (norms, accumulators) are 0-d arrays on JAX and
-Python floats on torch.
+``torch.py`` each give these names a meaning, and so does ``numpy.py`` for functions that bring
+their own derivatives. A tree is what JAX calls a pytree: an array, or a dict, tuple or list of
+trees. Scalars of a run (norms, accumulators) are 0-d arrays on JAX and Python floats elsewhere.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class Ops(Protocol):
     """What an array library must offer; a module with these names is one."""
 
     name: str
+    compiles: bool  # whether `compile` does something, and so should be done once
 
     # Trees
     def flatten(self, tree: Tree, /) -> tuple[list[Any], Any]: ...
@@ -194,8 +195,27 @@ class Ops(Protocol):
         """Variables on the devices that data are spread over."""
 
 
+class ClosedForm(Protocol):
+    """A function of (x, y) with its derivatives, in NumPy."""
+
+    def __call__(self, x: Tree, y: Tree, /) -> float: ...
+    def value_and_grads(self, x: Tree, y: Tree, /) -> tuple[float, Tree, Tree]: ...
+    def value_and_grad_y(self, x: Tree, y: Tree, /) -> tuple[float, Tree]: ...
+    def products(self, x: Tree, y: Tree, /) -> Callable:
+        """`pull(v, wrt)` as in `Ops.linearize`; f need not have it, unlike g.
+
+        g may also have `hessian_blocks(y)`, where it falls apart into functions of some
+        consecutive entries of y each: their number, the entries of each, and the share of the rows
+        that `hessian(x, y)` looks at, which is the stack of their Hessians.
+        """
+
+
 def get(library: str) -> Ops:
-    """The operations of "jax" or "torch", imported only now."""
+    """The operations of "jax", "torch" or "numpy", imported only now."""
+    if library == "numpy":
+        from untuned.ops import numpy as module_numpy
+
+        return module_numpy
     # A module is an instance of the protocol; imported here so that `import untuned` stays light.
     if library == "torch":
         from untuned.ops import torch as module_torch

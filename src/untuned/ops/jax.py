@@ -17,6 +17,7 @@ from jax import tree_util as tu
 from untuned.ops import Scalar, Tree, spread
 
 name = "jax"
+compiles = True
 
 # XLA's older code generator takes half as long; its products are as quick and its gradients up to
 # twice as slow. Without the optimizer code is three times slower, and there in a fifth of the time.

@@ -11,18 +11,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 import optree
 import torch
 
-from untuned.ops import Scalar, Tree
+from untuned.ops import Scalar, Tree, eager
 
 name = "torch"
 
-hypot = math.hypot
-isfinite = math.isfinite
+compiles = eager.compiles
+flatten, unflatten, paths = eager.flatten, eager.unflatten, eager.paths
+hypot, isfinite, maximum, floor = eager.hypot, eager.isfinite, eager.maximum, eager.floor
+scalar, number, counter, cast = eager.scalar, eager.number, eager.counter, eager.cast
+where, cond, while_loop, scan = eager.where, eager.cond, eager.while_loop, eager.scan
+repeat, swap_row, compile = eager.repeat, eager.swap_row, eager.compile
+agree, total, leads, alike = eager.agree, eager.total, eager.leads, eager.alike
+as_given, beside = eager.as_given, eager.beside
 
 
 def tree_map(fn: Callable, tree: Tree, /, *rest: Tree) -> Tree:
@@ -33,18 +40,6 @@ def tree_map(fn: Callable, tree: Tree, /, *rest: Tree) -> Tree:
 
 def _leaves(tree: Tree) -> list[Any]:
     return [tree] if isinstance(tree, torch.Tensor) else optree.tree_leaves(tree)
-
-
-def flatten(tree: Tree, /) -> tuple[list[Any], Any]:
-    return optree.tree_flatten(tree)
-
-
-def unflatten(structure: Any, leaves: list[Any], /) -> Tree:
-    return optree.tree_unflatten(structure, leaves)
-
-
-def paths(tree: Tree, /) -> list[str]:
-    return [accessor.codify("") for accessor in optree.tree_accessors(tree)]
 
 
 def zeros_like(tree: Tree, /) -> Tree:
@@ -103,44 +98,9 @@ def take(tree: Tree, indices: Any, /) -> Tree:
     return tree_map(lambda leaf: leaf.index_select(0, rows.to(leaf.device)), tree)
 
 
-def repeat(tree: Tree, count: int, /) -> Any:
-    # A list and not stacked tensors: replacing one then copies references and no numbers.
-    return [tree] * count
-
-
-def swap_row(rows: Any, k: Scalar, tree: Tree, /) -> tuple[Tree, Any]:
-    changed = list(rows)
-    old, changed[int(k)] = changed[int(k)], tree
-    return old, changed
-
-
-def scalar(value: float, like: Tree, /) -> Scalar:
-    return value
-
-
 def array(value: Scalar, like: Tree, /) -> Any:
     model = _leaves(like)[0]
     return torch.tensor(value, dtype=model.dtype, device=model.device)
-
-
-def number(array: Any, /) -> Scalar:
-    return array.item()
-
-
-def maximum(a: Scalar, b: Scalar, /) -> Scalar:
-    return a if a > b or math.isnan(a) else b
-
-
-def counter(value: int, /) -> Scalar:
-    return value
-
-
-def floor(a: Scalar, /) -> Scalar:
-    return int(a)
-
-
-def cast(tree: Tree, like: Tree, /) -> Tree:
-    return tree
 
 
 def epsilon(like: Tree, /) -> float:
@@ -177,29 +137,6 @@ def _simplex(array: Any) -> Any:
     excess = (torch.cumsum(descending, 0) - 1) / ranks
     threshold = excess[torch.sum(descending > excess) - 1]
     return torch.clamp(array - threshold, min=0)
-
-
-def where(condition: Scalar, a: Tree, b: Tree, /) -> Tree:
-    # Tensors are never changed in place, so choosing a tree is choosing a reference.
-    return a if condition else b
-
-
-def while_loop(cond: Callable, body: Callable, carry: Tree, /) -> Tree:
-    while cond(carry):
-        carry = body(carry)
-    return carry
-
-
-def cond(condition: Scalar, if_true: Callable, if_false: Callable, /) -> Tree:
-    return if_true() if condition else if_false()
-
-
-def scan(fn: Callable, carry: Tree, xs: Any, length: int, reverse: bool, /) -> tuple[Tree, Any]:
-    # Outs need not be stacked: a list serves as xs as well.
-    outs: list[Any] = [None] * length
-    for k in reversed(range(length)) if reverse else range(length):
-        carry, outs[k] = fn(carry, None if xs is None else xs[k])
-    return carry, outs
 
 
 def _tracked(tree: Tree) -> tuple[list[torch.Tensor], Tree]:
@@ -322,6 +259,11 @@ def to_numpy(leaf: Any, /) -> np.ndarray:
     return leaf.detach().cpu().numpy() if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
 
 
+to_host = partial(eager.to_host, to_numpy)
+from_host = partial(eager.from_host, asarray)
+pieces = partial(eager.pieces, to_numpy)
+
+
 def sync(tree: Tree, /) -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
@@ -337,95 +279,3 @@ def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
     if not isinstance(out, torch.Tensor):
         return (), f"{type(out).__name__}, which is no tensor"
     return tuple(out.shape), dtype_name(out)
-
-
-def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
-    return fn
-
-
-# One process; `untuned.ops.group` has several.
-
-
-def agree(number: float, like: Tree, /) -> float:
-    return number
-
-
-def total(number: int, like: Tree, /) -> int:
-    return number
-
-
-def leads(like: Tree, /) -> bool:
-    return True
-
-
-def alike(text: str, like: Tree, /) -> bool:
-    return True
-
-
-def to_host(tree: Tree, /) -> list[np.ndarray]:
-    return [to_numpy(leaf) for leaf in flatten(tree)[0]]
-
-
-def from_host(arrays: list[np.ndarray], like: Tree, /) -> Tree:
-    leaves, structure = flatten(like)
-    restored = [
-        type(leaf)(array) if isinstance(leaf, int | float) else asarray(array, leaf)
-        for array, leaf in zip(arrays, leaves, strict=True)
-    ]
-    return unflatten(structure, restored)
-
-
-def pieces(tree: Tree, /) -> list[tuple[int, int, np.ndarray]]:
-    return [(number, 0, to_numpy(leaf)) for number, leaf in enumerate(flatten(tree)[0])]
-
-
-def as_given(tree: Tree, /) -> Tree:
-    return tree
-
-
-def beside(tree: Tree, data: Tree, /) -> Tree:
-    return tree
-
-
-def from_module(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], Callable]:
-    """Split a module into its parameters (a tree) and a function of them.
-
-    Returns ``(parameters, apply)`` with ``apply(parameters, *inputs)`` the module's output, so
-    that the weights of a network can be the inner variable y. Buffers stay as they are in the
-    module, which is not changed.
-
-    Example
-    -------
-    >>> import torch, untuned
-    >>> weights, apply = untuned.from_module(torch.nn.Linear(3, 2))
-    >>> sorted(weights)
-    ['bias', 'weight']
-    >>> apply(weights, torch.ones(5, 3)).shape
-    torch.Size([5, 2])
-    """
-    if not isinstance(module, torch.nn.Module):
-        raise ValueError(
-            f"from_module was given a {type(module).__name__}; it expects a torch.nn.Module."
-        )
-    changing = [
-        type(part).__name__
-        for part in module.modules()
-        if part.training and getattr(part, "track_running_stats", False)
-    ]
-    random = [
-        type(part).__name__
-        for part in module.modules()
-        if part.training and "dropout" in type(part).__name__.lower()
-    ]
-    if changing or random:
-        raise ValueError(
-            f"The module is in training mode and holds {(changing + random)[0]}, so the same "
-            "parameters do not always give the same loss; call module.eval() first."
-        )
-    parameters = {key: part.detach().clone() for key, part in module.named_parameters()}
-    call = torch.func.functional_call
-
-    def apply(parameters: dict[str, torch.Tensor], *inputs: Any, **options: Any) -> Any:
-        return call(module, parameters, inputs, options)
-
-    return parameters, apply

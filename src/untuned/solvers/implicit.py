@@ -77,7 +77,8 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
         x=x, y=y, v=ops.zeros_like(y), value=zero, hypergrad=nothing, direction=nothing,
         memory=lbfgs.empty(ops, x),
         length=FIRST_LENGTH * entries**0.5 * ops.maximum(rms, zero + 1),
-        matrix=preconditioner.identity(ops, y), linear_steps=none,
+        matrix=preconditioner.identity(o, y),
+        linear_steps=ops.counter(preconditioner.owed(o, y)),
         first_norm=zero, first_value=zero, held_out=zero, gained=zero,
         steps=none, failures=none, idle=none,
     )  # fmt: skip

@@ -4,6 +4,9 @@
 
 and D scales to a unit diagonal.
 
+Where g falls apart into functions of some variables each, the Hessian is a stack of their blocks,
+and so is M; a function in closed form may say so (`untuned.ops.ClosedForm`).
+
 The mean over m rows differs from the mean over all by about sqrt(dim / m), so conjugate gradients
 preconditioned by it take a handful of steps however ill-conditioned g is; and since the rows are
 few it costs no more than a few products on all rows.
@@ -15,7 +18,6 @@ from typing import Any
 
 from untuned.derivatives import Oracles
 from untuned.ops import Ops, Tree
-from untuned.solvers.base import size
 from untuned.solvers.conjugate_gradient import Map
 
 MOST_VARIABLES = 512  # above, the matrix and its decomposition cost more than they save
@@ -31,33 +33,50 @@ def pilot_rows(variables: int, rows: int) -> int:
     return min(rows, max(ROWS_PER_VARIABLE * variables, rows // variables))
 
 
-def identity(ops: Ops, y: Tree) -> Any:
+def identity(o: Oracles, y: Tree) -> Any:
     """The preconditioner that changes nothing; None where there are too many variables."""
-    variables = size(ops, y)
+    ops = o.ops
+    blocks, variables, _ = o.hessian_blocks(y)
     if variables > MOST_VARIABLES:
         return None
-    return ops.matrix(lambda unit: unit, variables, y)
+    unit = ops.matrix(lambda unit: unit, variables, y)
+    return unit if blocks is None else ops.stack(unit, blocks)
 
 
 def make(o: Oracles, x: Tree, y: Tree, rows: Tree, otherwise: Any) -> Any:
     """M at (x, y), as a matrix; `otherwise` where the Hessian is zero or not finite."""
     ops = o.ops
-    linear = o.linear(x, y, rows)
-    hessian = ops.matrix(lambda unit: ops.ravel(linear.hvp(ops.unravel(unit, y))), size(ops, y), y)
+    hessian = o.hessian(x, y, rows)
     # Divided by its largest entry, so that no power of two in g changes a bit of what follows; then
     # scaled to a unit diagonal, as a penalty may make one variable's curvature dwarf all others.
-    largest = abs(hessian.diagonal()).max()
+    largest = abs(hessian.diagonal(0, -2, -1)).max()
     relative = hessian / ops.where(largest > 0, largest, ops.array(1.0, y))
-    scale = ops.clip(abs(relative.diagonal()), TINY, None) ** -0.5
-    values, vectors = ops.eigh(0.5 * scale[:, None] * (relative + relative.T) * scale)
+    scale = ops.clip(abs(relative.diagonal(0, -2, -1)), TINY, None) ** -0.5
+    across, down = scale[..., None, :], scale[..., :, None]
+    values, vectors = ops.eigh(0.5 * down * (relative + relative.mT) * across)
     sizes = abs(values)
-    inverse = (vectors / ops.clip(sizes, FLOOR * sizes.max(), None)) @ vectors.T
-    matrix = scale[:, None] * inverse * scale / largest
+    inverse = (vectors / ops.clip(sizes, FLOOR * sizes.max(), None)[..., None, :]) @ vectors.mT
+    matrix = down * inverse * across / largest
     return ops.where((largest > 0) & ops.isfinite(ops.norm(matrix)), matrix, otherwise)
+
+
+def price(o: Oracles, y: Tree, share: float) -> int:
+    """What making one costs, in products on all rows, where it looks at a share of them."""
+    _, variables, own_share = o.hessian_blocks(y)
+    return max(1, round(variables * share * own_share))
+
+
+def owed(o: Oracles, y: Tree) -> int:
+    """Steps of conjugate gradients to count at the start: a stack of blocks is made at once, as it
+    takes no products."""
+    return 0 if o.hessian_blocks(y)[0] is None else price(o, y, 1.0)
 
 
 def apply(ops: Ops, matrix: Any) -> Map:
     """The map r -> M r of trees."""
     if matrix is None:
         return lambda r: r
-    return lambda r: ops.unravel(matrix @ ops.ravel(r), r)
+    if matrix.ndim == 2:
+        return lambda r: ops.unravel(matrix @ ops.ravel(r), r)
+    blocks = matrix.shape[:2]
+    return lambda r: ops.unravel((matrix @ ops.ravel(r).reshape(*blocks, 1)).reshape(-1), r)

@@ -8,7 +8,6 @@ from untuned.batches import Batch
 from untuned.derivatives import Oracles, Outer
 from untuned.ops import Ops, Scalar, Tree
 from untuned.solvers import preconditioner
-from untuned.solvers.base import size
 from untuned.solvers.newton_cg import solve_inner
 
 if TYPE_CHECKING:
@@ -122,8 +121,7 @@ def _precondition(o: Oracles, x: Tree, trial: Trial, batch: Batch) -> tuple[Any,
     if trial.matrix is None:
         return None, trial.linear_steps, 0
     rows = batch.inner if batch.data.pilot is None else batch.data.pilot
-    part = _rows(ops, rows) / _rows(ops, batch.inner)
-    price = max(1, round(size(ops, trial.y) * part))
+    price = preconditioner.price(o, trial.y, _rows(ops, rows) / _rows(ops, batch.inner))
     due = trial.linear_steps >= price
     matrix = ops.cond(
         due,

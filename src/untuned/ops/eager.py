@@ -1,0 +1,140 @@
+"""What the libraries that compute at once share: loops in plain Python, scalars as its floats.
+
+Arrays are never changed in place, so choosing a tree is choosing a reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optree
+
+from untuned.ops import Scalar, Tree
+
+compiles = False
+
+hypot = math.hypot
+isfinite = math.isfinite
+
+
+def flatten(tree: Tree, /) -> tuple[list[Any], Any]:
+    return optree.tree_flatten(tree)
+
+
+def unflatten(structure: Any, leaves: list[Any], /) -> Tree:
+    return optree.tree_unflatten(structure, leaves)
+
+
+def paths(tree: Tree, /) -> list[str]:
+    return [accessor.codify("") for accessor in optree.tree_accessors(tree)]
+
+
+def repeat(tree: Tree, count: int, /) -> Any:
+    # A list and not stacked arrays: replacing one then copies references and no numbers.
+    return [tree] * count
+
+
+def swap_row(rows: Any, k: Scalar, tree: Tree, /) -> tuple[Tree, Any]:
+    changed = list(rows)
+    old, changed[int(k)] = changed[int(k)], tree
+    return old, changed
+
+
+def scalar(value: float, like: Tree, /) -> Scalar:
+    return value
+
+
+def number(array: Any, /) -> Scalar:
+    return array.item()
+
+
+def maximum(a: Scalar, b: Scalar, /) -> Scalar:
+    return a if a > b or math.isnan(a) else b
+
+
+def counter(value: int, /) -> Scalar:
+    return value
+
+
+def floor(a: Scalar, /) -> Scalar:
+    return int(a)
+
+
+def cast(tree: Tree, like: Tree, /) -> Tree:
+    return tree
+
+
+def where(condition: Scalar, a: Tree, b: Tree, /) -> Tree:
+    return a if condition else b
+
+
+def while_loop(cond: Callable, body: Callable, carry: Tree, /) -> Tree:
+    while cond(carry):
+        carry = body(carry)
+    return carry
+
+
+def cond(condition: Scalar, if_true: Callable, if_false: Callable, /) -> Tree:
+    return if_true() if condition else if_false()
+
+
+def scan(fn: Callable, carry: Tree, xs: Any, length: int, reverse: bool, /) -> tuple[Tree, Any]:
+    # Outs need not be stacked: a list serves as xs as well.
+    outs: list[Any] = [None] * length
+    for k in reversed(range(length)) if reverse else range(length):
+        carry, outs[k] = fn(carry, None if xs is None else xs[k])
+    return carry, outs
+
+
+def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
+    return fn
+
+
+# One process; `untuned.ops.group` has several.
+
+
+def agree(number: float, like: Tree, /) -> float:
+    return number
+
+
+def total(number: int, like: Tree, /) -> int:
+    return number
+
+
+def leads(like: Tree, /) -> bool:
+    return True
+
+
+def alike(text: str, like: Tree, /) -> bool:
+    return True
+
+
+def as_given(tree: Tree, /) -> Tree:
+    return tree
+
+
+def beside(tree: Tree, data: Tree, /) -> Tree:
+    return tree
+
+
+# The border to the host, which each library crosses in its own way
+
+
+def to_host(to_numpy: Callable, tree: Tree, /) -> list[np.ndarray]:
+    return [to_numpy(leaf) for leaf in flatten(tree)[0]]
+
+
+def from_host(asarray: Callable, arrays: list[np.ndarray], like: Tree, /) -> Tree:
+    leaves, structure = flatten(like)
+    restored = [
+        type(leaf)(array) if isinstance(leaf, int | float) else asarray(array, leaf)
+        for array, leaf in zip(arrays, leaves, strict=True)
+    ]
+    return unflatten(structure, restored)
+
+
+def pieces(to_numpy: Callable, tree: Tree, /) -> list[tuple[int, int, np.ndarray]]:
+    return [(number, 0, array) for number, array in enumerate(to_host(to_numpy, tree))]

@@ -1,0 +1,196 @@
+"""The operations of :class:`untuned.ops.Ops` on NumPy, for functions that bring their derivatives.
+
+Nothing is compiled and no library for differentiation is loaded, which for a linear model on a few
+thousand rows takes longer than the whole run. f and g are `untuned.ops.ClosedForm`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import optree
+
+from untuned.ops import Scalar, Tree, eager
+
+name = "numpy"
+
+compiles = eager.compiles
+flatten, unflatten, paths = eager.flatten, eager.unflatten, eager.paths
+hypot, isfinite, maximum, floor = eager.hypot, eager.isfinite, eager.maximum, eager.floor
+scalar, number, counter, cast = eager.scalar, eager.number, eager.counter, eager.cast
+where, cond, while_loop, scan = eager.where, eager.cond, eager.while_loop, eager.scan
+repeat, swap_row, compile = eager.repeat, eager.swap_row, eager.compile
+agree, total, leads, alike = eager.agree, eager.total, eager.leads, eager.alike
+as_given, beside = eager.as_given, eager.beside
+clip = np.clip
+
+
+def tree_map(fn: Callable, tree: Tree, /, *rest: Tree) -> Tree:
+    if isinstance(tree, np.ndarray):
+        return fn(tree, *rest)
+    return optree.tree_map(fn, tree, *rest)
+
+
+def _leaves(tree: Tree) -> list[Any]:
+    return [tree] if isinstance(tree, np.ndarray) else optree.tree_leaves(tree)
+
+
+def zeros_like(tree: Tree, /) -> Tree:
+    return tree_map(np.zeros_like, tree)
+
+
+def axpy(a: Scalar, x: Tree, y: Tree, /) -> Tree:
+    return tree_map(lambda xi, yi: yi + a * xi, x, y)
+
+
+def sub(a: Tree, b: Tree, /) -> Tree:
+    return tree_map(np.subtract, a, b)
+
+
+def size(tree: Tree, /) -> int:
+    return sum(leaf.size for leaf in _leaves(tree))
+
+
+def dot(a: Tree, b: Tree, /) -> Scalar:
+    pairs = zip(_leaves(a), _leaves(b), strict=True)
+    return sum(float(np.vdot(ai, bi)) for ai, bi in pairs)
+
+
+def norm(tree: Tree, /) -> Scalar:
+    # Of norms and not of squares, which overflow where the norm does not.
+    return float(np.linalg.norm([np.linalg.norm(leaf) for leaf in _leaves(tree)]))
+
+
+def ravel(tree: Tree, /) -> Any:
+    return np.concatenate([leaf.ravel() for leaf in _leaves(tree)])
+
+
+def unravel(vector: Any, like: Tree, /) -> Tree:
+    leaves, structure = flatten(like)
+    parts = np.split(vector, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
+    return unflatten(structure, shaped)
+
+
+def stack(tree: Tree, count: int, /) -> Tree:
+    return tree_map(lambda leaf: np.stack([leaf] * count), tree)
+
+
+def push(stack: Tree, tree: Tree, /) -> Tree:
+    return tree_map(lambda old, new: np.concatenate([old[1:], new[None]]), stack, tree)
+
+
+def equal(a: Tree, b: Tree, /) -> Scalar:
+    pairs = zip(_leaves(a), _leaves(b), strict=True)
+    return all(np.array_equal(ai, bi) for ai, bi in pairs)
+
+
+def take(tree: Tree, indices: Any, /) -> Tree:
+    return tree_map(lambda leaf: leaf[indices], tree)
+
+
+def array(value: Scalar, like: Tree, /) -> Any:
+    return np.asarray(value, _leaves(like)[0].dtype)
+
+
+def epsilon(like: Tree, /) -> float:
+    return float(np.finfo(_leaves(like)[0].dtype).eps)
+
+
+def matrix(product: Callable, size: int, like: Tree, /) -> Any:
+    return np.stack([product(unit) for unit in np.eye(size, dtype=_leaves(like)[0].dtype)])
+
+
+def eigh(matrix: Any, /) -> tuple[Any, Any]:
+    if not np.isfinite(matrix).all():  # which LAPACK refuses, and JAX lets through
+        return np.full_like(matrix[0], np.nan), np.full_like(matrix, np.nan)
+    values, vectors = np.linalg.eigh(matrix)
+    return values, vectors
+
+
+def simplex(tree: Tree, /) -> Tree:
+    return tree_map(_simplex, tree)
+
+
+def _simplex(array: Any) -> Any:
+    # The same for all shifts, and with this one large entries do not round the sum away from one.
+    array = array - array.max()
+    descending = np.sort(array, axis=None)[::-1]
+    excess = (np.cumsum(descending) - 1) / np.arange(1, array.size + 1, dtype=array.dtype)
+    return np.maximum(array - excess[np.sum(descending > excess) - 1], 0)
+
+
+def value(fn: Any, x: Tree, y: Tree, /) -> Scalar:
+    return float(fn(x, y))
+
+
+def value_and_grads(fn: Any, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tree]:
+    result, in_x, in_y = fn.value_and_grads(x, y)
+    return float(result), in_x, in_y
+
+
+def grad_y(fn: Any, x: Tree, y: Tree, /) -> Tree:
+    return fn.value_and_grad_y(x, y)[1]
+
+
+def value_and_grad_y(fn: Any, x: Tree, y: Tree, /) -> tuple[Scalar, Tree]:
+    result, in_y = fn.value_and_grad_y(x, y)
+    return float(result), in_y
+
+
+def linearize(fn: Any, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
+    return fn.value_and_grad_y(x, y)[1], fn.products(x, y)
+
+
+def products(fn: Any, x: Tree, y: Tree, /) -> Callable:
+    return fn.products(x, y)
+
+
+def precision(tree: Tree, /) -> AbstractContextManager:
+    # What overflows becomes inf, which the run looks for.
+    return np.errstate(all="ignore")
+
+
+def asarray(leaf: Any, like: Any = None, /) -> Any:
+    leaf = np.asarray(leaf)
+    return (
+        leaf.astype(like.dtype, copy=False) if like is not None and leaf.dtype.kind == "f" else leaf
+    )
+
+
+def lend(array: np.ndarray, like: Any, /) -> Any:
+    return asarray(array, like)
+
+
+def dtype_name(leaf: Any, /) -> str:
+    return np.asarray(leaf).dtype.name
+
+
+def device_name(leaf: Any, /) -> str:
+    return "cpu"
+
+
+def to_numpy(leaf: Any, /) -> np.ndarray:
+    return np.asarray(leaf)
+
+
+to_host = partial(eager.to_host, to_numpy)
+from_host = partial(eager.from_host, asarray)
+pieces = partial(eager.pieces, to_numpy)
+
+
+def sync(tree: Tree, /) -> None:
+    pass
+
+
+def head(data: Tree, count: int | None, /) -> Tree:
+    return tree_map(lambda leaf: leaf[:count], data)
+
+
+def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
+    out = fn(*args)
+    return np.shape(out), dtype_name(out)
