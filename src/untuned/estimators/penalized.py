@@ -39,13 +39,13 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
+from untuned.estimators import stacked
 from untuned.estimators.losses import LOSSES
 from untuned.estimators.standardised import Standardised
 from untuned.estimators.strengths import Shares, Strengths
 
 # Keeps the intercept of a class finite in a model none of whose rows are of it.
 INTERCEPT_PENALTY = 1e-6
-ROWS_PER_VARIABLE = 10  # that a Hessian is made of: the mean over more hardly differs
 
 
 class Point(NamedTuple):
@@ -63,8 +63,7 @@ class Models:
 
     `train` has weights that sum to 1 for each model and `valid` weights that sum to 1 for each
     vector, both (rows, models); `doubt` is (vectors, 2), 1/n for both parts of doubt. `fixed` are
-    strengths that do not follow x. The inner variable is (models, features + 1, columns), the
-    intercept last.
+    strengths that do not follow x. Shapes are those of stacked.py.
     """
 
     def __init__(
@@ -72,7 +71,6 @@ class Models:
         valid: np.ndarray, shares: Shares, doubt: np.ndarray, fixed: Strengths | None = None,
     ):  # fmt: skip
         self.loss, self.table, self.shares, self.doubt = LOSSES[loss], table, shares, doubt
-        # Rows last: sums over a few columns are then sums of long vectors, which are quick.
         self.target = np.ascontiguousarray(target.T)
         self.train, self.valid = (np.ascontiguousarray(part.T)[:, None] for part in (train, valid))
         self.down = shares.scaling.curvature**-0.5  # from y's intercepts to those of outputs
@@ -91,46 +89,28 @@ class Models:
         last = self._last
         if last is None or not (np.array_equal(x, last.x) and np.array_equal(y, last.y)):
             strengths = self.strengths(x)
-            w = strengths.turn.forth(turned(y))
+            w = strengths.turn.forth(stacked.coefficients(y))
             last = self._last = Point(x, y, strengths, w, self.outputs(w, y[:, -1]))
         return last
 
     def inner_variable(self, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
         """y with coefficients (features, models, columns) and intercepts (models, columns)."""
         u = self.strengths(x).turn.inverse(coef)
-        return joined(u, intercept / self.down).astype(self.table.X.dtype)
+        return stacked.joined(u, intercept / self.down).astype(self.table.X.dtype)
 
     def model(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The inverse of `inner_variable`."""
-        return self.strengths(x).turn.forth(turned(y)), y[:, -1] * self.down
+        return self.strengths(x).turn.forth(stacked.coefficients(y)), y[:, -1] * self.down
 
     def outputs(self, w: np.ndarray, intercept: np.ndarray) -> np.ndarray:
         """Of coefficients (features, models, columns) and y's intercepts, on all rows."""
-        X, flat = self.table.X, w.reshape(len(w), -1)
-        z = np.ascontiguousarray((X @ flat).T) if sparse.issparse(X) else flat.T @ X.T
-        z -= (self.table.shift @ flat)[:, None]
-        z = z.reshape(*w.shape[1:], -1)
-        z += (intercept * self.down)[:, :, None]
-        return z
+        shifted = np.tensordot(self.table.shift, w, axes=1)
+        return stacked.outputs(self.table.X, w, intercept * self.down - shifted)
 
     def back(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """From a gradient in outputs those in w and in y's intercepts."""
-        models, columns, rows = slopes.shape
-        flat = slopes.reshape(-1, rows)
-        X, sums = self.table.X, flat.sum(axis=1)
-        in_w = X.T @ flat.T if sparse.issparse(X) else (flat @ X).T
-        in_w = in_w - np.outer(self.table.shift, sums)
-        return in_w.reshape(-1, models, columns), sums.reshape(models, columns) * self.down
-
-
-def turned(y: np.ndarray) -> np.ndarray:
-    """u, (features, models, columns), of y."""
-    return np.moveaxis(y[:, :-1], 0, 1)
-
-
-def joined(u: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """y, or a gradient in it, of its two parts."""
-    return np.concatenate([np.moveaxis(u, 1, 0), intercept[:, None]], axis=1)
+        in_w, sums = stacked.back(self.table.X, slopes)
+        return in_w - np.multiply.outer(self.table.shift, sums), sums * self.down
 
 
 class Inner:
@@ -151,14 +131,18 @@ class Inner:
         """g and grad_y g."""
         at = self.models.at(x, y)
         in_w, in_intercept = self._slopes(at)
-        return self(x, y), joined(at.strengths.turn.back(in_w), in_intercept)
+        return self(x, y), stacked.joined(at.strengths.turn.back(in_w), in_intercept)
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """g, grad_x g and grad_y g."""
         at = self.models.at(x, y)
         value, in_y = self.value_and_grad_y(x, y)
         in_s = 0.5 * at.w**2 / self.models.shares.total[:, None]
-        return value, at.strengths.pull([(turned(y), self._slopes(at)[0])], in_s), in_y
+        return (
+            value,
+            at.strengths.pull([(stacked.coefficients(y), self._slopes(at)[0])], in_s),
+            in_y,
+        )
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
@@ -168,12 +152,14 @@ class Inner:
         pull_on_w = at.strengths.s / total
 
         def pull(v: np.ndarray, wrt: str) -> Any:
-            w = turn.forth(turned(v))
+            w = turn.forth(stacked.coefficients(v))
             q, in_intercept = m.back(m.train * bend(m.outputs(w, v[:, -1])))
             q += pull_on_w * w
             if wrt == "y":
-                return joined(turn.back(q), in_intercept + self._pull_on_intercept(v[:, -1]))
-            pairs = [(turned(y), q), (turned(v), self._slopes(at)[0])]
+                return stacked.joined(
+                    turn.back(q), in_intercept + self._pull_on_intercept(v[:, -1])
+                )
+            pairs = [(stacked.coefficients(y), q), (stacked.coefficients(v), self._slopes(at)[0])]
             in_x = at.strengths.pull(pairs, at.w * w / total)
             return in_x if wrt == "x" else (in_x, pull(v, "y"))
 
@@ -181,41 +167,31 @@ class Inner:
 
     def hessian_blocks(self, y: np.ndarray) -> tuple[int, int, float]:
         """A block for each model; the share of the rows that they are made of."""
-        models, variables = y.shape[0], y.shape[1] * y.shape[2]
-        return models, variables, 1 / self._every(variables)
-
-    def _every(self, variables: int) -> int:
-        """Which rows make a Hessian: every one, every second, ..."""
-        return max(1, self.models.target.shape[-1] // (ROWS_PER_VARIABLE * variables))
+        variables = y[0].size
+        return len(y), variables, 1 / stacked.every(self.models.target.shape[-1], variables)
 
     def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The block of each model, from some of its rows."""
         m, at = self.models, self.models.at(x, y)
-        models, features, columns = y.shape
-        some = slice(None, None, self._every(features * columns))
+        some = slice(None, None, stacked.every(at.z.shape[-1], y[0].size))
         X = m.table.X[some]
         X = (X.toarray() if sparse.issparse(X) else X) - m.table.shift
         train = m.train[:, 0, some]
         train = train / train.sum(axis=1, keepdims=True)
-        # The derivative of outputs in a model's y: features in the coordinates of u, and 1.
-        turn, units = at.strengths.turn, np.eye(columns, dtype=X.dtype)
-        blocks = np.empty((models, features, columns, features, columns), X.dtype)
-        for k in range(models):
-            bend = m.loss.bend(at.z[k, :, some], 0)
-            map_c = [turn.matrix(k, c) for c in range(columns)]
-            along = [
-                np.column_stack([X @ map_c[c], np.full(len(X), m.down[c], X.dtype)])
-                for c in range(columns)
-            ]
-            for c in range(columns):
-                curves = bend(np.repeat(units[c][:, None], len(X), axis=1)) * train[k]
-                for d in range(c + 1):
-                    block = (along[c] * curves[d][:, None]).T @ along[d]
-                    blocks[k, :, c, :, d], blocks[k, :, d, :, c] = block, block.T
-                pull = (at.strengths.s[:, k, c] / m.shares.total[k])[:, None] * map_c[c]
-                blocks[k, :-1, c, :-1, c] += map_c[c].T @ pull
-            blocks[k, -1, :, -1] += m.intercept_penalty * units + np.outer(m.alike, m.alike)
-        return blocks.reshape(models, features * columns, -1)
+        columns = range(y.shape[2])
+        pull = m.intercept_penalty * np.eye(len(columns)) + np.outer(m.alike, m.alike)
+        blocks = []
+        for k in range(len(y)):
+            turns = [at.strengths.turn.matrix(k, c) for c in columns]
+            ones = [np.full(len(X), m.down[c], X.dtype) for c in columns]
+            along = [np.column_stack([X @ turns[c], ones[c]]) for c in columns]
+            block = stacked.hessian(along, m.loss.bend(at.z[k, :, some], 0), train[k])
+            for c in columns:
+                held = at.strengths.s[:, k, c] / m.shares.total[k]
+                block[:-1, c, :-1, c] += turns[c].T @ (held[:, None] * turns[c])
+            block[-1, :, -1] += pull
+            blocks.append(block.reshape(y[0].size, -1))
+        return np.stack(blocks)
 
     def _slopes(self, at: Point) -> tuple[np.ndarray, np.ndarray]:
         """Gradients in w and in the intercepts of y."""
@@ -250,7 +226,7 @@ class Outer:
         """f, grad_x f and grad_y f."""
         m, at = self.models, self.models.at(x, y)
         in_w, in_intercept = m.back(m.valid * m.loss.slope(at.z, m.target, 1))
-        in_x = at.strengths.pull([(turned(y), in_w)], np.zeros_like(at.w))
+        in_x = at.strengths.pull([(stacked.coefficients(y), in_w)], np.zeros_like(at.w))
         in_x[:, 0] -= m.doubt[:, 0] * expit(-x[:, 0])
         in_x[:, 1:] += 0.5 * m.doubt[:, 1:] * np.tanh(0.5 * x[:, 1:])
-        return self(x, y), in_x, joined(at.strengths.turn.back(in_w), in_intercept)
+        return self(x, y), in_x, stacked.joined(at.strengths.turn.back(in_w), in_intercept)
