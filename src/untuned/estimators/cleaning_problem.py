@@ -8,133 +8,253 @@ with softmax regressions y_k, one per fold, all solved for at once. The weights 
 w_i = sigmoid(slope * evidence_i + offset), and 1 for trusted rows, whose given label is the true
 one. x holds ridge, slope and offset. One free number per row in their place fits the very rows that
 f is measured on: it was tried, and mostly ranks labels worse (docs/cleaning.md).
+
+Derivatives are in closed form (`untuned.ops.ClosedForm`), for shapes see stacked.py. g also asks
+each model's intercepts for a sum of zero, which changes no prediction and makes it curve there too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from scipy import optimize
+from scipy.special import expit
 
-from untuned.compiled import reusable
-from untuned.estimators import whitening
-from untuned.ops import Tree
+from untuned.estimators import stacked
+from untuned.estimators.losses import LOSSES
 
 # Ridge, slope (as logarithms) and offset start in the middle, and stay within these bounds, beyond
 # which they change nothing but the conditioning.
-MIDDLE = (np.log(1e-2), 0.0, 0.0)
-HALF_RANGE = (np.log(1e4), np.log(10.0), 10.0)
-FIRST_MOVE = 5.0  # x is scaled so that `auto`, with its 0.1 per entry, moves them by half at most
+MIDDLE = np.array([np.log(1e-2), 0.0, 0.0])
+HALF_RANGE = np.array([np.log(1e4), np.log(10.0), 10.0])
+UNIT = (
+    5.0 / 3**0.5
+)  # x is scaled so that `auto`, with its 0.1 per entry, moves them by half at most
 
 MOST_ITERATIONS, FLAT = 200, 1e-6  # of a plain solve for y: where g falls by less it is flat
+SOFTMAX = LOSSES["softmax"]
 
 
 class Rows(NamedTuple):
     """Training rows: noisy and trusted ones together."""
 
-    features: Any  # whitened
-    label: Any  # the given one
-    fold: Any
-    weight: Any
-    trusted: Any  # 1 or 0
+    features: np.ndarray  # whitened
+    label: np.ndarray  # the given one
+    fold: np.ndarray
+    weight: np.ndarray
+    trusted: np.ndarray  # True or False
     evidence: Any  # for the label being right: log-odds
-    likelihood: Any  # P(given label | true label j), for each j
+    likelihood: Any  # P(given label | true label j), for each j; f alone asks for it
 
 
 class Numbers(NamedTuple):
     """What is learned about all rows."""
 
-    ridge: Any
-    slope: Any
-    offset: Any
+    ridge: float
+    slope: float
+    offset: float
 
 
-def start(penalty: np.ndarray, classes: int, models: int) -> tuple[Tree, Tree]:
-    """x and y to start from; `penalty` is how much of the ridge falls on each whitened feature."""
-    x = {"numbers": jnp.zeros(3), "penalty": jnp.asarray(whitening.FLOOR * penalty)}  # at most 1
-    columns = classes * models
-    y = {"coef": jnp.zeros((len(penalty), columns)), "intercept": jnp.zeros(columns)}
-    return x, y
+def start(features: int, classes: int, models: int) -> tuple[np.ndarray, np.ndarray]:
+    """x and y to start from."""
+    return np.zeros(3, np.float32), np.zeros((models, features + 1, classes), np.float32)
 
 
-def numbers(x: Tree) -> Numbers:
+def numbers(x: np.ndarray) -> Numbers:
     """Ridge, slope and offset at x."""
-    half = jnp.asarray(HALF_RANGE, x["numbers"].dtype)
-    unit = FIRST_MOVE / (len(x["penalty"]) + 3) ** 0.5
-    ridge, slope, offset = jnp.asarray(MIDDLE) + half * jnp.tanh(unit * x["numbers"] / half)
-    return Numbers(jnp.exp(ridge), jnp.exp(slope), offset)
+    ridge, slope, offset = MIDDLE + HALF_RANGE * np.tanh(UNIT * x / HALF_RANGE)
+    return Numbers(float(np.exp(ridge)), float(np.exp(slope)), float(offset))
 
 
-def with_ridge_times(x: Tree, factor: float) -> Tree:
+def with_ridge_times(x: np.ndarray, factor: float) -> np.ndarray:
     """x with a ridge that many times as large, or as near to it as its bounds allow."""
-    half = HALF_RANGE[0]
-    unit = FIRST_MOVE / (len(x["penalty"]) + 3) ** 0.5
-    now = np.tanh(unit * float(x["numbers"][0]) / half)
-    then = np.clip(now + np.log(factor) / half, -0.99, 0.99)
-    return x | {"numbers": x["numbers"].at[0].set(half * np.arctanh(then) / unit)}
+    half, changed = HALF_RANGE[0], x.copy()
+    then = np.clip(np.tanh(UNIT * x[0] / half) + np.log(factor) / half, -0.99, 0.99)
+    changed[0] = half * np.arctanh(then) / UNIT
+    return changed
 
 
-def row_weights(learned: Numbers, evidence: Any, trusted: Any) -> Any:
-    """One weight in [0, 1] per row."""
-    noisy = jax.nn.sigmoid(learned.slope * evidence + learned.offset)
-    return trusted + (1 - trusted) * noisy
+class Point(NamedTuple):
+    """What f and g need at one (x, y)."""
+
+    x: np.ndarray
+    y: np.ndarray
+    z: np.ndarray  # outputs
+    train: np.ndarray  # (models, 1, rows), what each row counts for each model
+    learned: Numbers
 
 
-@reusable
-def inner(x: Tree, y: Tree, rows: Rows, models: int) -> Any:
-    """g: weighted loss of every model on the rows it may see, with the ridge."""
-    learned = numbers(x)
-    scores = _scores(y, rows, models)
-    of_label = jnp.take_along_axis(scores, rows.label[:, None, None], 2)[..., 0]
-    loss = jax.nn.logsumexp(scores, 2) - of_label
-    seen = rows.fold[:, None] != jnp.arange(models)
-    weight = rows.weight * row_weights(learned, rows.evidence, rows.trusted)
-    # The share of the ridge is a constant of the problem that has no rows, so x carries it along.
-    penalty = jax.lax.stop_gradient(x["penalty"])[:, None] / whitening.FLOOR
-    squares = (penalty * y["coef"] ** 2).sum()
-    mean = (weight[:, None] * seen * loss).sum() / rows.weight.sum()
-    return mean + 0.5 * learned.ridge * squares
+class Models:
+    """Rows, how much of the ridge falls on each feature, and the point that was looked at last."""
+
+    def __init__(self, rows: Rows, penalty: np.ndarray, models: int, classes: int):
+        self.rows = rows
+        dtype = rows.features.dtype
+        self.penalty = penalty.astype(dtype)[:, None, None]
+        self.target = np.eye(classes, dtype=dtype)[:, rows.label]
+        self.share = (rows.weight / rows.weight.sum()).astype(dtype)
+        self.seen = (rows.fold != np.arange(models)[:, None]).astype(dtype)
+        self._last: Point | None = None
+
+    def at(self, x: np.ndarray, y: np.ndarray) -> Point:
+        """Outputs and weights at (x, y); f and g often ask for the same one."""
+        last = self._last
+        if last is None or not (np.array_equal(x, last.x) and np.array_equal(y, last.y)):
+            z = stacked.outputs(self.rows.features, stacked.coefficients(y), y[:, -1])
+            learned = numbers(x)
+            train = (self.seen * (self.share * self.belief(learned)))[:, None]
+            last = self._last = Point(x, y, z, train, learned)
+        return last
+
+    def forget(self) -> None:
+        """Give the memory of the last point back."""
+        self._last = None
+
+    def belief(self, learned: Numbers) -> np.ndarray:
+        """One weight in [0, 1] per row."""
+        noisy = expit(learned.slope * self.rows.evidence + learned.offset)
+        return np.where(self.rows.trusted, 1.0, noisy).astype(self.share.dtype)
+
+    def pull(self, at: Point, by_row: np.ndarray, by_ridge: float) -> np.ndarray:
+        """The gradient in x of the sum of belief * by_row, plus by_ridge per log(ridge)."""
+        noisy = self.belief(at.learned)
+        bent = np.where(self.rows.trusted, 0.0, noisy * (1 - noisy)) * self.share * by_row
+        by_slope = at.learned.slope * (bent @ self.rows.evidence)
+        slopes = UNIT * (1 - np.tanh(UNIT * at.x / HALF_RANGE) ** 2)
+        return (slopes * [by_ridge, by_slope, bent.sum()]).astype(at.x.dtype)
 
 
-@reusable
-def outer(x: Tree, y: Tree, rows: Rows, models: int) -> Any:
-    """f: how unlikely the given labels are to models that have not seen them."""
-    scores = jnp.take_along_axis(_scores(y, rows, models), rows.fold[:, None, None], 1)[:, 0]
-    log_probability = jax.nn.log_softmax(scores, 1)
-    likelihood = jax.nn.logsumexp(log_probability, 1, b=rows.likelihood)
-    return -(rows.weight * likelihood).sum() / rows.weight.sum()
+class Inner:
+    """g."""
+
+    def __init__(self, models: Models):
+        self.models = models
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        m, at = self.models, self.models.at(x, y)
+        value = np.vdot(at.train[:, 0], SOFTMAX.value(at.z, m.target, 1))
+        sums = y[:, -1].sum(axis=1)
+        return float(value + self._ridge(at, y, y) / 2 + sums @ sums / (2 * y.shape[2]))
+
+    def value_and_grad_y(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+        """g and grad_y g."""
+        m, at = self.models, self.models.at(x, y)
+        slopes = at.train * SOFTMAX.slope(at.z, m.target, 1)
+        return self(x, y), self._back(at, slopes, y)
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """g, grad_x g and grad_y g."""
+        m, at = self.models, self.models.at(x, y)
+        by_row = (m.seen * SOFTMAX.value(at.z, m.target, 1)).sum(axis=0)
+        value, in_y = self.value_and_grad_y(x, y)
+        return value, m.pull(at, by_row, self._ridge(at, y, y) / 2), in_y
+
+    def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
+        """The second derivatives, to be applied to many v."""
+        m, at = self.models, self.models.at(x, y)
+        bend = SOFTMAX.bend(at.z, 1)
+
+        def pull(v: np.ndarray, wrt: str) -> Any:
+            change = stacked.outputs(m.rows.features, stacked.coefficients(v), v[:, -1])
+            if wrt == "y":
+                return self._back(at, at.train * bend(change), v)
+            by_row = (SOFTMAX.slope(at.z, m.target, 1) * change).sum(axis=1)
+            in_x = m.pull(at, (m.seen * by_row).sum(axis=0), self._ridge(at, y, v))
+            return in_x if wrt == "x" else (in_x, pull(v, "y"))
+
+        return pull
+
+    def hessian_blocks(self, y: np.ndarray) -> tuple[int, int, float]:
+        """A block for each model; the share of the rows that they are made of."""
+        return len(y), y[0].size, 1 / stacked.every(len(self.models.share), y[0].size)
+
+    def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The block of each model, from some of its rows."""
+        m, at = self.models, self.models.at(x, y)
+        every, columns = stacked.every(len(m.share), y[0].size), y.shape[2]
+        some = slice(None, None, every)
+        X = m.rows.features[some]
+        along = [np.column_stack([X, np.ones(len(X), X.dtype)])] * columns
+        blocks = []
+        for k in range(len(y)):
+            bend = SOFTMAX.bend(at.z[k, :, some], 0)
+            block = stacked.hessian(along, bend, every * at.train[k, 0, some])
+            for c in range(columns):
+                diagonal = np.arange(len(m.penalty))
+                block[diagonal, c, diagonal, c] += at.learned.ridge * m.penalty[:, 0, 0]
+            block[-1, :, -1] += 1 / columns
+            blocks.append(block.reshape(y[0].size, -1))
+        return np.stack(blocks)
+
+    def _back(self, at: Point, slopes: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """In y, from slopes in outputs; with what the ridge and the intercepts' sum add for v."""
+        m = self.models
+        in_coef, in_intercept = stacked.back(m.rows.features, slopes)
+        in_coef += at.learned.ridge * m.penalty * stacked.coefficients(v)
+        return stacked.joined(in_coef, in_intercept + v[:, -1].mean(axis=1, keepdims=True))
+
+    def _ridge(self, at: Point, y: np.ndarray, v: np.ndarray) -> float:
+        products = stacked.coefficients(y) * stacked.coefficients(v)
+        return at.learned.ridge * float((self.models.penalty * products).sum())
 
 
-def solve_inner(x: Tree, y: Tree, blocks: list[Rows], models: int) -> Tree:
+class Outer:
+    """f."""
+
+    def __init__(self, models: Models):
+        self.models = models
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        _, likelihood, _ = self._judged(x, y)
+        return -float(self.models.share @ np.log(likelihood))
+
+    def value_and_grad_y(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+        """f and grad_y f."""
+        value, _, in_y = self.value_and_grads(x, y)
+        return value, in_y
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """f, grad_x f, which is zero, and grad_y f."""
+        m = self.models
+        p, likelihood, place = self._judged(x, y)
+        slopes = np.zeros_like(m.at(x, y).z)
+        posterior = p * m.rows.likelihood.T / likelihood
+        slopes[place] = (m.share * (p - posterior)).T
+        in_y = stacked.joined(*stacked.back(m.rows.features, slopes))
+        return -float(m.share @ np.log(likelihood)), np.zeros_like(x), in_y
+
+    def _judged(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
+        """By the model of each row's own fold: probabilities (classes, rows), and of its label."""
+        m = self.models
+        place = m.rows.fold, slice(None), np.arange(len(m.share))
+        z = m.at(x, y).z[place].T
+        p = np.exp(z - z.max(axis=0))
+        p /= p.sum(axis=0)
+        tiny = np.finfo(p.dtype).tiny  # a label may be impossible to a model that is sure
+        return p, np.maximum((p * m.rows.likelihood.T).sum(axis=0), tiny), place
+
+
+def solve_inner(
+    x: np.ndarray, y: np.ndarray, blocks: list[Rows], penalty: np.ndarray
+) -> np.ndarray:
     """The y that minimizes g at x, by SciPy's L-BFGS; rows come in blocks to save memory."""
-    flat, tree = ravel_pytree(y)
-    weights = np.array([float(block.weight.sum()) for block in blocks])
-    shares = weights / weights.sum()
+    shares = np.array([block.weight.sum() for block in blocks])
+    shares = shares / shares.sum()
+    parts = [Models(block, penalty, y.shape[0], y.shape[2]) for block in blocks]
 
-    def value_and_grad(point: np.ndarray) -> tuple[float, np.ndarray]:
-        at = tree(jnp.asarray(point, flat.dtype))
-        value, grad = 0.0, np.zeros(len(point))
-        for share, block in zip(shares, blocks, strict=True):  # g is a mean over rows
-            of_block, slope = _inner_value_and_grad(x, at, block, models)
-            value += share * float(of_block)
-            grad += share * np.asarray(ravel_pytree(slope)[0], np.float64)
-        return value, grad
+    def value_and_grad(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        at = flat.reshape(y.shape).astype(y.dtype)
+        value, grad = 0.0, np.zeros(y.shape)
+        for share, part in zip(shares, parts, strict=True):  # g is a mean over rows
+            of_block, slope = Inner(part).value_and_grad_y(x, at)
+            part.forget()
+            value, grad = value + share * of_block, grad + share * slope
+        return value, grad.ravel()
 
     options = {"maxiter": MOST_ITERATIONS, "ftol": FLAT}
     solution = optimize.minimize(
-        value_and_grad, np.asarray(flat, np.float64), jac=True, method="L-BFGS-B", options=options
+        value_and_grad, y.astype(np.float64).ravel(), jac=True, method="L-BFGS-B", options=options
     )
-    return tree(jnp.asarray(solution.x, flat.dtype))
-
-
-_inner_value_and_grad = jax.jit(jax.value_and_grad(inner, argnums=1), static_argnums=3)
-
-
-def _scores(y: Tree, rows: Rows, models: int) -> Any:
-    """One score per row, model and class."""
-    flat = rows.features @ y["coef"] + y["intercept"]
-    return flat.reshape(len(flat), models, -1)
+    return solution.x.reshape(y.shape).astype(y.dtype)
