@@ -3,8 +3,8 @@
     python sharded_runs.py OUT PROCESSES RANK PORT MODE
 
 Four devices in all, which XLA_FLAGS must deal out (see `test_sharded.py`). MODE is "few" or "many"
-runs to compare, or "checkpoint" or "killed" for one run with a checkpoint, in which the second
-process may die.
+runs to compare, "checkpoint" for one run with a checkpoint, or "killed K" for one in which process
+K dies; that of number 0 is the one through which JAX's processes know of each other.
 """
 
 import os
@@ -121,7 +121,7 @@ def main(out, processes, rank, port, mode):
         return
 
     def callback(snapshot):
-        if mode == "killed" and rank == 1 and snapshot.step == KILLED_AT:
+        if mode == f"killed {rank}" and snapshot.step == KILLED_AT:
             os.kill(os.getpid(), signal.SIGKILL)
 
     options = {"max_steps": 40, "eval_every": 5, "callback": callback}

@@ -78,16 +78,21 @@ def test_many_more_trajectories(processes, tmp_path):
 
 
 @pytest.mark.slow  # it starts JAX four times; that of torch is in test_group.py
-def test_a_killed_process_ends_the_run_and_a_restart_ends_where_it_would_have(of_two, tmp_path):
+@pytest.mark.parametrize("killed", [1, 0])  # 0: through which the others know of each other
+def test_a_killed_process_ends_the_run_and_a_restart_ends_where_it_would_have(
+    killed, of_two, tmp_path
+):
+    survivor = 1 - killed
+
     def run(**options):
         case = sharded_runs.WITH_CHECKPOINT
         return sharded_runs.run(*case, sharded=False, max_steps=40, eval_every=5, **options)
 
-    assert all(start(tmp_path, 2, "killed"))
-    late = (tmp_path / "error 0").stat().st_mtime
+    assert all(start(tmp_path, 2, f"killed {killed}"))
+    late = (tmp_path / f"error {survivor}").stat().st_mtime
     assert time.time() - late < 30
-    message = (tmp_path / "error 0").read_text()
-    assert message.startswith("Process 0 of 2 has lost the others: one of them ended")
+    message = (tmp_path / f"error {survivor}").read_text()
+    assert message.startswith(f"Process {survivor} of 2 has lost the others: one of them ended")
     assert "\n" not in message
     shutil.copy(tmp_path / "checkpoint", tmp_path / "copy")
     assert start(tmp_path, 2, "checkpoint") == [0, 0]

@@ -33,7 +33,7 @@ UNIT = (
     5.0 / 3**0.5
 )  # x is scaled so that `auto`, with its 0.1 per entry, moves them by half at most
 
-MOST_ITERATIONS, FLAT = 200, 1e-6  # of a plain solve for y: where g falls by less it is flat
+MOST_ITERATIONS, FLAT = 200, 1e-5  # of a plain solve for y: where g falls by less it is flat
 SOFTMAX = LOSSES["softmax"]
 
 
