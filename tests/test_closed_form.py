@@ -30,9 +30,6 @@ class Outer:
     def value_and_grads(self, x, y):
         return self(x, y), self.problem.f_x(x, y), self.problem.f_y(x, y)
 
-    def value_and_grad_y(self, x, y):
-        return self(x, y), self.problem.f_y(x, y)
-
 
 class Inner:
     """g of one."""
@@ -49,8 +46,8 @@ class Inner:
         in_x = [(self(x + step * u, y) - self(x - step * u, y)) / (2 * step) for u in units]
         return self(x, y), np.reshape(in_x, x.shape), self.problem.g_y(x, y)
 
-    def value_and_grad_y(self, x, y):
-        return self(x, y), self.problem.g_y(x, y)
+    def grad_y(self, x, y):
+        return self.problem.g_y(x, y)
 
     def products(self, x, y):
         def pull(v, wrt):
@@ -122,9 +119,8 @@ class Split:
         value, in_x, in_y = self.function.value_and_grads(x, _joined(y))
         return value, in_x, _parts(in_y)
 
-    def value_and_grad_y(self, x, y):
-        value, in_y = self.function.value_and_grad_y(x, _joined(y))
-        return value, _parts(in_y)
+    def grad_y(self, x, y):
+        return _parts(self.function.grad_y(x, _joined(y)))
 
     def products(self, x, y):
         def pull(v, wrt):

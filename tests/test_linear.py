@@ -23,9 +23,9 @@ from untuned.estimators import (
     penalized,
     scaling,
     search,
-    stacked,
 )
 from untuned.estimators import standardised as tables
+from untuned.linear import stacked
 
 
 def rows(count=120, features=6, classes=2, seed=0):

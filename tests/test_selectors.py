@@ -382,10 +382,10 @@ def test_greedy_adds_the_row_of_the_steepest_hypergradient():
 
 
 def test_probabilities_project_onto_their_sum():
-    x = torch.tensor([-0.3, 0.2, 0.5, 1.4, 0.9], dtype=torch.float64)
-    found = pbcs.onto_sum(x, 2.0).numpy()
+    x = np.array([-0.3, 0.2, 0.5, 1.4, 0.9])
+    found = pbcs.onto_sum(x, 2.0)
     judge = optimize.minimize(
-        lambda s: ((s - x.numpy()) ** 2).sum(), np.full(5, 0.4), bounds=[(0, 1)] * 5,
+        lambda s: ((s - x) ** 2).sum(), np.full(5, 0.4), bounds=[(0, 1)] * 5,
         constraints={"type": "eq", "fun": lambda s: s.sum() - 2}, tol=1e-12,
     )  # fmt: skip
     np.testing.assert_allclose(found, judge.x, atol=1e-5)

@@ -17,20 +17,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import torch
 
 import untuned
 from untuned.batches import Batch
-from untuned.coreset import proxies
 from untuned.coreset.baselines import Selection
 from untuned.coreset.candidates import Candidates
 from untuned.derivatives import Counts, Oracles
+from untuned.linear import stacked
+from untuned.linear.losses import LOSSES
 from untuned.ops import Scalar, Tree
 from untuned.solvers.base import Info, require_count
 
 STEPS, CLIP = 20, 3.0
 RATE, INNER_RATE = 5e-2, 5e-3
 CLOSEST = 0.01  # to 0 and 1 that s counts as in the gradient, which would be infinite there
+SOFTMAX = LOSSES["softmax"]
 
 
 class State(NamedTuple):
@@ -84,23 +85,19 @@ class PBCS:
         """Draw, train, compare, move."""
         ops, x = o.ops, state.x
         rng = np.random.default_rng([self.seed, state.steps])
-        drawn = rng.random((self.masks, x.numel())) < x.numpy()
-        masks = torch.as_tensor(drawn).to(x.dtype)
+        masks = (rng.random((self.masks, x.size)) < x).astype(x.dtype)
         trained, norm = self._train(o, masks, state.y, batch.inner)
-        models = [
-            ops.tree_map(lambda leaf, k=k: leaf[k : k + 1], trained) for k in range(self.masks)
-        ]
-        found = [o.outer_value(x, model, batch.outer) for model in models]
-        losses = torch.tensor(found, dtype=x.dtype)
-        inside = x.clamp(CLOSEST, 1 - CLOSEST)
+        models = (trained[k : k + 1] for k in range(self.masks))
+        losses = np.array([o.outer_value(x, model, batch.outer) for model in models], x.dtype)
+        inside = np.clip(x, CLOSEST, 1 - CLOSEST)
         slope = (losses - losses.mean()) @ (masks - x) / (inside * (1 - inside))
         slope = slope / max(self.masks - 1, 1)
         slope_norm = ops.norm(slope)
         slope = slope * min(1.0, CLIP / slope_norm) if slope_norm > 0 else slope
         move, first, second = adam(slope, state.first, state.second, state.steps + 1)
         info = Info(
-            outer=losses.mean().item(), inner_grad_norm=norm, hypergrad_norm=slope_norm,
-            step_x=RATE, step_y=INNER_RATE, measure=losses.mean().item(),
+            outer=float(losses.mean()), inner_grad_norm=norm, hypergrad_norm=slope_norm,
+            step_x=RATE, step_y=INNER_RATE, measure=float(losses.mean()),
             inner_steps=self.inner_steps, counts=self.cost,
         )  # fmt: skip
         moved = onto_sum(x - RATE * move, self.size)
@@ -113,21 +110,20 @@ class PBCS:
     def _train(self, o: Oracles, masks: Any, y: Tree, rows: Tree) -> tuple[Tree, Scalar]:
         """Adam on every mask, from the model as it was, its rate falling along a cosine."""
         ops = o.ops
-        weights = masks / masks.sum(dim=1, keepdim=True).clamp(min=1)
-        at = ops.ravel(y)
-        first = second = torch.zeros_like(at)
+        weights = masks / masks.sum(axis=1, keepdims=True).clip(min=1)
+        first = second = np.zeros_like(y)
         for k in range(self.inner_steps):
-            slope = ops.ravel(o.inner_grad(weights, ops.unravel(at, y), rows))
+            slope = o.inner_grad(weights, y, rows)
             move, first, second = adam(slope, first, second, k + 1)
-            at = at - INNER_RATE * 0.5 * (1 + math.cos(math.pi * k / self.inner_steps)) * move
-        return ops.unravel(at, y), ops.norm(slope)
+            y = y - INNER_RATE * 0.5 * (1 + math.cos(math.pi * k / self.inner_steps)) * move
+        return y, ops.norm(slope)
 
 
 def adam(slope: Any, first: Any, second: Any, step: int) -> tuple[Any, Any, Any]:
     """Adam's direction, and its two running means after it."""
     first = 0.9 * first + 0.1 * slope
     second = 0.999 * second + 0.001 * slope**2
-    move = (first / (1 - 0.9**step)) / (torch.sqrt(second / (1 - 0.999**step)) + 1e-8)
+    move = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
     return move, first, second
 
 
@@ -136,30 +132,53 @@ def onto_sum(x: Any, total: float) -> Any:
     low, high = float(x.min()) - 1, float(x.max())
     for _ in range(50):
         middle = (low + high) / 2
-        if float((x - middle).clamp(0, 1).sum()) > total:
+        if (x - middle).clip(0, 1).sum() > total:
             low = middle
         else:
             high = middle
-    return (x - (low + high) / 2).clamp(0, 1)
+    return (x - (low + high) / 2).clip(0, 1)
+
+
+class Heads:
+    """Last layers side by side, each weighing rows in its own way; ridge on all their entries.
+
+    x are weights, (heads, rows) or (rows,); y has the shape of stacked.py. As an outer function x
+    does not count, and every row weighs its share.
+    """
+
+    def __init__(self, c: Candidates, share: np.ndarray | None = None):
+        self.X, self.ridge, self.share = c.features, c.ridge, share
+        self.target = np.eye(len(c.classes), dtype=c.features.dtype)[:, c.label]
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        losses = SOFTMAX.value(self._outputs(y), self.target, 1)
+        if self.share is not None:
+            return float((losses @ self.share).mean())
+        return float((x * losses).sum() + 0.5 * self.ridge * np.vdot(y, y))
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """g and its gradients."""
+        losses = SOFTMAX.value(self._outputs(y), self.target, 1)
+        return self(x, y), losses if x.ndim == 2 else losses.sum(axis=0), self.grad_y(x, y)
+
+    def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """grad_y g."""
+        slopes = np.atleast_2d(x)[:, None] * SOFTMAX.slope(self._outputs(y), self.target, 1)
+        return stacked.joined(*stacked.back(self.X, slopes)) + self.ridge * y
+
+    def _outputs(self, y: np.ndarray) -> np.ndarray:
+        return stacked.outputs(self.X, stacked.coefficients(y), y[:, -1])
 
 
 def pbcs(c: Candidates, size: int, *, steps: int = STEPS) -> Selection:
     """The rows of largest probability, and these as weights."""
     method = PBCS(size, seed=int(c.rng.integers(2**31)))
-    model = proxies.heads(c, method.masks)
-    share = model.tensor(c.share)
-
-    def outer(x: Any, y: Tree, rows: Tree) -> Any:
-        return (model.losses(y, rows) @ share).mean()
-
-    def inner(x: Any, y: Tree, rows: Tree) -> Any:
-        return torch.sum(x * model.losses(y, rows)) + model.penalty(y)
-
+    share = c.share.astype(c.features.dtype)
+    head = np.vstack([c.head.coef, c.head.intercept])
     result = untuned.minimize(
-        outer, inner, torch.full_like(share, size / len(c)), model.start,
-        outer_data=model.rows, inner_data=model.rows, method=method, max_steps=steps,
-        eval_every=steps,
+        Heads(c, share), Heads(c), np.full_like(share, size / len(c)),
+        np.stack([head] * method.masks), method=method, max_steps=steps, eval_every=steps,
     )  # fmt: skip
-    s = result.state.x.double().numpy()
+    s = result.state.x.astype(np.float64)
     order = np.lexsort((c.rng.random(len(c)), -s))[:size]
     return order, s[order] / s[order].max()

@@ -65,21 +65,6 @@ def head(c: Candidates, start: Head | None = None) -> Proxy:
     return Proxy({"coef": coef, "intercept": intercept}, rows, losses, penalty)
 
 
-def heads(c: Candidates, count: int) -> Proxy:
-    """As many heads side by side, each from the model as it is: losses are (heads, rows)."""
-    one = head(c)
-    start = {name: torch.stack([leaf] * count) for name, leaf in one.start.items()}
-
-    def losses(y: Tree, rows: Tree) -> Any:
-        logits = rows["features"] @ y["coef"] + y["intercept"][:, None]
-        flat = functional.cross_entropy(
-            logits.flatten(0, 1), rows["label"].repeat(len(logits)), reduction="none"
-        )
-        return flat.reshape(logits.shape[:2])
-
-    return one._replace(start=start, losses=losses)
-
-
 def full(c: Candidates) -> Proxy:
     """The whole network, in the mode it is in; classes that take no part are left out."""
     start, apply = from_module(c.model)

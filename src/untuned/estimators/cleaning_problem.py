@@ -22,8 +22,8 @@ import numpy as np
 from scipy import optimize
 from scipy.special import expit
 
-from untuned.estimators import stacked
-from untuned.estimators.losses import LOSSES
+from untuned.linear import stacked
+from untuned.linear.losses import LOSSES
 
 # Ridge, slope (as logarithms) and offset start in the middle, and stay within these bounds, beyond
 # which they change nothing but the conditioning.
@@ -138,18 +138,16 @@ class Inner:
         sums = y[:, -1].sum(axis=1)
         return float(value + self._ridge(at, y, y) / 2 + sums @ sums / (2 * y.shape[2]))
 
-    def value_and_grad_y(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-        """g and grad_y g."""
+    def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """grad_y g."""
         m, at = self.models, self.models.at(x, y)
-        slopes = at.train * SOFTMAX.slope(at.z, m.target, 1)
-        return self(x, y), self._back(at, slopes, y)
+        return self._back(at, at.train * SOFTMAX.slope(at.z, m.target, 1), y)
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """g, grad_x g and grad_y g."""
         m, at = self.models, self.models.at(x, y)
         by_row = (m.seen * SOFTMAX.value(at.z, m.target, 1)).sum(axis=0)
-        value, in_y = self.value_and_grad_y(x, y)
-        return value, m.pull(at, by_row, self._ridge(at, y, y) / 2), in_y
+        return self(x, y), m.pull(at, by_row, self._ridge(at, y, y) / 2), self.grad_y(x, y)
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
@@ -210,11 +208,6 @@ class Outer:
         _, likelihood, _ = self._judged(x, y)
         return -float(self.models.share @ np.log(likelihood))
 
-    def value_and_grad_y(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-        """f and grad_y f."""
-        value, _, in_y = self.value_and_grads(x, y)
-        return value, in_y
-
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """f, grad_x f, which is zero, and grad_y f."""
         m = self.models
@@ -248,9 +241,9 @@ def solve_inner(
         at = flat.reshape(y.shape).astype(y.dtype)
         value, grad = 0.0, np.zeros(y.shape)
         for share, part in zip(shares, parts, strict=True):  # g is a mean over rows
-            of_block, slope = Inner(part).value_and_grad_y(x, at)
+            inner = Inner(part)
+            value, grad = value + share * inner(x, at), grad + share * inner.grad_y(x, at)
             part.forget()
-            value, grad = value + share * of_block, grad + share * slope
         return value, grad.ravel()
 
     options = {"maxiter": MOST_ITERATIONS, "ftol": FLAT}

@@ -39,10 +39,10 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from untuned.estimators import stacked
-from untuned.estimators.losses import LOSSES
 from untuned.estimators.standardised import Standardised
 from untuned.estimators.strengths import Shares, Strengths
+from untuned.linear import stacked
+from untuned.linear.losses import LOSSES
 
 # Keeps the intercept of a class finite in a model none of whose rows are of it.
 INTERCEPT_PENALTY = 1e-6
@@ -127,22 +127,18 @@ class Inner:
         value = np.vdot(m.train[:, 0], m.loss.value(at.z, m.target, 1))
         return float(value + 0.5 * penalty)
 
-    def value_and_grad_y(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-        """g and grad_y g."""
+    def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """grad_y g."""
         at = self.models.at(x, y)
         in_w, in_intercept = self._slopes(at)
-        return self(x, y), stacked.joined(at.strengths.turn.back(in_w), in_intercept)
+        return stacked.joined(at.strengths.turn.back(in_w), in_intercept)
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """g, grad_x g and grad_y g."""
         at = self.models.at(x, y)
-        value, in_y = self.value_and_grad_y(x, y)
         in_s = 0.5 * at.w**2 / self.models.shares.total[:, None]
-        return (
-            value,
-            at.strengths.pull([(stacked.coefficients(y), self._slopes(at)[0])], in_s),
-            in_y,
-        )
+        in_x = at.strengths.pull([(stacked.coefficients(y), self._slopes(at)[0])], in_s)
+        return self(x, y), in_x, self.grad_y(x, y)
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
@@ -216,11 +212,6 @@ class Outer:
         value = np.vdot(m.valid[:, 0], m.loss.value(m.at(x, y).z, m.target, 1))
         differ = (np.logaddexp(half, -half) - np.log(2.0)).sum(axis=1)
         return float(value + m.doubt[:, 0] @ np.logaddexp(0, -x[:, 0]) + m.doubt[:, 1] @ differ)
-
-    def value_and_grad_y(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-        """f and grad_y f."""
-        value, _, in_y = self.value_and_grads(x, y)
-        return value, in_y
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """f, grad_x f and grad_y f."""

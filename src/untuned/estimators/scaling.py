@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from untuned.estimators.losses import LOSSES
 from untuned.estimators.standardised import Standardised
+from untuned.linear.losses import LOSSES
 
 MOST_TURNED = 1024  # features; above, eigenvectors cost more than they save
 ROWS_PER_FEATURE = 10  # that are looked at: the mean over more hardly differs

@@ -200,9 +200,11 @@ class ClosedForm(Protocol):
 
     def __call__(self, x: Tree, y: Tree, /) -> float: ...
     def value_and_grads(self, x: Tree, y: Tree, /) -> tuple[float, Tree, Tree]: ...
-    def value_and_grad_y(self, x: Tree, y: Tree, /) -> tuple[float, Tree]: ...
+    def grad_y(self, x: Tree, y: Tree, /) -> Tree:
+        """This and what follows of g alone."""
+
     def products(self, x: Tree, y: Tree, /) -> Callable:
-        """`pull(v, wrt)` as in `Ops.linearize`; f need not have it, unlike g.
+        """`pull(v, wrt)` as in `Ops.linearize`.
 
         g may also have `hessian_blocks(y)`, where it falls apart into functions of some
         consecutive entries of y each: their number, the entries of each, and the share of the rows

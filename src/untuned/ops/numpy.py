@@ -134,16 +134,15 @@ def value_and_grads(fn: Any, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tree]:
 
 
 def grad_y(fn: Any, x: Tree, y: Tree, /) -> Tree:
-    return fn.value_and_grad_y(x, y)[1]
+    return fn.grad_y(x, y)
 
 
 def value_and_grad_y(fn: Any, x: Tree, y: Tree, /) -> tuple[Scalar, Tree]:
-    result, in_y = fn.value_and_grad_y(x, y)
-    return float(result), in_y
+    return float(fn(x, y)), fn.grad_y(x, y)
 
 
 def linearize(fn: Any, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
-    return fn.value_and_grad_y(x, y)[1], fn.products(x, y)
+    return fn.grad_y(x, y), fn.products(x, y)
 
 
 def products(fn: Any, x: Tree, y: Tree, /) -> Callable:

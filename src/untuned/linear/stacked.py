@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from untuned.estimators.losses import Map
+from untuned.linear.losses import Map
 
 ROWS_PER_VARIABLE = 10  # that a Hessian is made of: the mean over more hardly differs
 

@@ -1,0 +1,1 @@
+"""What linear models are made of, in NumPy: losses, and many models on the same rows."""
