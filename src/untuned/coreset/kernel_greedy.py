@@ -9,12 +9,11 @@ the authors give the weights move none by more than a twentieth.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import torch
-from torch.nn import functional
 
 import untuned
 from untuned.batches import Batch
@@ -23,12 +22,14 @@ from untuned.coreset.candidates import Candidates
 from untuned.coreset.kernels import tangent_kernel
 from untuned.coreset.trained import train
 from untuned.derivatives import Counts, Oracles
-from untuned.ops import Scalar, Tree
+from untuned.linear.losses import LOSSES
+from untuned.ops import Tree
 from untuned.solvers.base import Info
 
 PENALTY = 1e-3
 MOST_LINEAR_STEPS = 50
 ROUGH, FINE = 0.1, 0.03  # shares of residuals that may be left, of v and of y
+SOFTMAX = LOSSES["softmax"]
 
 
 class State(NamedTuple):
@@ -54,20 +55,18 @@ class Greedy:
 
     def init(self, o: Oracles, x: Any, y: Tree) -> State:
         """Start from the rows of x."""
-        order = tuple(int(row) for row in torch.nonzero(x)[:, 0])
+        order = tuple(int(row) for row in np.flatnonzero(x))
         return State(x, y, o.ops.zeros_like(y), order)
 
     def step(self, o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         """Solve for the model and for v, then add a row."""
         ops, x = o.ops, state.x
-        rows = ops.take(batch.inner, state.order)  # others have no weight
         start = (state.y, state.v)
-        trained = train(o, x, start, rows, batch, (FINE, ROUGH), MOST_LINEAR_STEPS)
+        trained = train(o, x, start, batch.inner, batch, (FINE, ROUGH), MOST_LINEAR_STEPS)
         inner, f, solved = trained
         cross = o.linear(x, inner.y, batch.inner).cross(solved.z)
         hypergrad = ops.sub(f.grad_x, cross)
-        free = torch.where(x > 0, torch.inf, hypergrad)
-        order = state.order + (int(torch.argmin(free)),)
+        order = state.order + (int(np.argmin(np.where(x > 0, np.inf, hypergrad))),)
         info = Info(
             outer=f.value,
             inner_grad_norm=ops.norm(inner.grad),
@@ -87,40 +86,99 @@ class Greedy:
 
 def corner(rows: tuple[int, ...], like: Any) -> Any:
     """The corner of the simplex of an even coreset."""
-    x = torch.zeros_like(like)
+    x = np.zeros_like(like)
     x[list(rows)] = 1 / len(rows)
     return x
 
 
+class Machine(NamedTuple):
+    """Logits X y of all rows; X are features whose products are the kernel."""
+
+    X: np.ndarray  # (rows, features)
+    target: np.ndarray  # (classes, rows), 1 at each row's class
+
+    def losses(self, y: np.ndarray) -> np.ndarray:
+        """The loss of each row."""
+        return SOFTMAX.value(y.T @ self.X.T, self.target, 0)
+
+    def slopes(self, y: np.ndarray) -> np.ndarray:
+        """Their derivatives in the logits, (classes, rows)."""
+        return SOFTMAX.slope(y.T @ self.X.T, self.target, 0)
+
+    def of(self, rows: np.ndarray) -> Machine:
+        """The same with some of the rows."""
+        return Machine(self.X[rows], self.target[:, rows])
+
+
+class Inner:
+    """g: the loss weighted by x, with the penalty. Rows without weight cost nothing."""
+
+    def __init__(self, machine: Machine):
+        self.machine = machine
+        self._x: np.ndarray | None = None
+
+    def _coreset(self, x: np.ndarray) -> tuple[Machine, np.ndarray]:
+        if self._x is None or not np.array_equal(x, self._x):
+            rows = np.flatnonzero(x)
+            self._x, self._found = x, (self.machine.of(rows), x[rows])
+        return self._found
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        part, weight = self._coreset(x)
+        return float(weight @ part.losses(y) + PENALTY * np.vdot(y, y))
+
+    def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """grad_y g."""
+        part, weight = self._coreset(x)
+        return ((weight * part.slopes(y)) @ part.X).T + 2 * PENALTY * y
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """g and its gradients."""
+        return self(x, y), self.machine.losses(y), self.grad_y(x, y)
+
+    def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
+        """The second derivatives, to be applied to many v."""
+        part, weight = self._coreset(x)
+        bend = SOFTMAX.bend(y.T @ part.X.T, 0)
+
+        def pull(v: np.ndarray, wrt: str) -> Any:
+            if wrt == "y":
+                return ((weight * bend(v.T @ part.X.T)) @ part.X).T + 2 * PENALTY * v
+            in_x = (self.machine.slopes(y) * (v.T @ self.machine.X.T)).sum(axis=0)
+            return in_x if wrt == "x" else (in_x, pull(v, "y"))
+
+        return pull
+
+
+class Outer:
+    """f: the loss of all rows, each by its share."""
+
+    def __init__(self, machine: Machine, share: np.ndarray):
+        self.machine, self.share = machine, share
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        return float(self.share @ self.machine.losses(y))
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """f and its gradients."""
+        in_y = ((self.share * self.machine.slopes(y)) @ self.machine.X).T
+        return self(x, y), np.zeros_like(x), in_y
+
+
 def greedy_coreset(c: Candidates, size: int) -> Selection:
     """Rows in the order they were added, all alike."""
-    kernel = torch.tensor(tangent_kernel(c.flat), dtype=torch.float64)
-    label = torch.tensor(c.label)
-    share = torch.tensor(c.share, dtype=torch.float32)
     # A kernel machine's penalty is a plain ridge in the kernel's own features, where conjugate
     # gradients do not meet the kernel's condition twice.
-    values, vectors = torch.linalg.eigh(kernel)
-    rows = {
-        "X": (vectors * torch.sqrt(values.clamp(min=0))).float(),
-        "label": label,
-        "number": torch.arange(len(c)),
-    }
-
-    def losses(y: Any, rows: Tree) -> Any:
-        return functional.cross_entropy(rows["X"] @ y, rows["label"], reduction="none")
-
-    def outer(x: Any, y: Any, rows: Tree) -> Any:
-        return share @ losses(y, rows)
-
-    def inner(x: Any, y: Any, rows: Tree) -> Scalar:
-        return x[rows["number"]] @ losses(y, rows) + PENALTY * torch.sum(y**2)
-
+    values, vectors = np.linalg.eigh(tangent_kernel(c.flat).astype(np.float64))
+    X = (vectors * np.sqrt(values.clip(min=0))).astype(np.float32)
+    machine = Machine(X, np.eye(len(c.classes), dtype=X.dtype)[:, c.label])
+    share = c.share.astype(X.dtype)
     first = int(c.rng.integers(len(c)))
     if size == 1:
         return np.array([first]), np.ones(1)
     result = untuned.minimize(
-        outer, inner, corner((first,), share), share.new_zeros((len(c), len(c.classes))),
-        outer_data=rows, inner_data=rows, method=Greedy(), max_steps=size - 1,
+        Outer(machine, share), Inner(machine), corner((first,), share),
+        np.zeros((len(c), len(c.classes)), np.float32), method=Greedy(), max_steps=size - 1,
         eval_every=size - 1,
     )  # fmt: skip
     return np.asarray(result.state.order), np.ones(size)

@@ -23,7 +23,6 @@ from untuned.batches import Batch
 from untuned.coreset.baselines import Selection
 from untuned.coreset.candidates import Candidates
 from untuned.derivatives import Counts, Oracles
-from untuned.linear import stacked
 from untuned.linear.losses import LOSSES
 from untuned.ops import Scalar, Tree
 from untuned.solvers.base import Info, require_count
@@ -142,39 +141,38 @@ def onto_sum(x: Any, total: float) -> Any:
 class Heads:
     """Last layers side by side, each weighing rows in its own way; ridge on all their entries.
 
-    x are weights, (heads, rows) or (rows,); y has the shape of stacked.py. As an outer function x
-    does not count, and every row weighs its share.
+    x are weights, (heads, rows) or (rows,); y is (heads, classes, features + 1), the intercept
+    last. As an outer function x does not count, and every row weighs its share.
     """
 
     def __init__(self, c: Candidates, share: np.ndarray | None = None):
-        self.X, self.ridge, self.share = c.features, c.ridge, share
-        self.target = np.eye(len(c.classes), dtype=c.features.dtype)[:, c.label]
+        self.A = np.column_stack([c.features, np.ones(len(c), c.features.dtype)])
+        self.target = np.eye(len(c.classes), dtype=self.A.dtype)[:, c.label]
+        self.ridge, self.share = c.ridge, share
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        losses = SOFTMAX.value(self._outputs(y), self.target, 1)
+        losses = SOFTMAX.value(y @ self.A.T, self.target, 1)
         if self.share is not None:
             return float((losses @ self.share).mean())
         return float((x * losses).sum() + 0.5 * self.ridge * np.vdot(y, y))
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """g and its gradients."""
-        losses = SOFTMAX.value(self._outputs(y), self.target, 1)
+        losses = SOFTMAX.value(y @ self.A.T, self.target, 1)
         return self(x, y), losses if x.ndim == 2 else losses.sum(axis=0), self.grad_y(x, y)
 
     def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """grad_y g."""
-        slopes = np.atleast_2d(x)[:, None] * SOFTMAX.slope(self._outputs(y), self.target, 1)
-        return stacked.joined(*stacked.back(self.X, slopes)) + self.ridge * y
-
-    def _outputs(self, y: np.ndarray) -> np.ndarray:
-        return stacked.outputs(self.X, stacked.coefficients(y), y[:, -1])
+        slopes = SOFTMAX.slope(y @ self.A.T, self.target, 1)
+        slopes *= np.atleast_2d(x)[:, None]
+        return slopes @ self.A + self.ridge * y
 
 
 def pbcs(c: Candidates, size: int, *, steps: int = STEPS) -> Selection:
     """The rows of largest probability, and these as weights."""
     method = PBCS(size, seed=int(c.rng.integers(2**31)))
     share = c.share.astype(c.features.dtype)
-    head = np.vstack([c.head.coef, c.head.intercept])
+    head = np.vstack([c.head.coef, c.head.intercept]).T
     result = untuned.minimize(
         Heads(c, share), Heads(c), np.full_like(share, size / len(c)),
         np.stack([head] * method.masks), method=method, max_steps=steps, eval_every=steps,

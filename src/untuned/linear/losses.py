@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 Map = Callable[[np.ndarray], np.ndarray]
 
@@ -47,12 +47,19 @@ def _softmax(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     return np.log(np.exp(shifted).sum(axis=axis)) - (t * shifted).sum(axis=axis)
 
 
+def softmax(z: np.ndarray, axis: int) -> np.ndarray:
+    """Probabilities; SciPy's takes longer to look at small arrays than to compute."""
+    p = np.exp(z - z.max(axis=axis, keepdims=True))
+    p /= p.sum(axis=axis, keepdims=True)
+    return p
+
+
 def _softmax_slope(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
-    return softmax(z, axis=axis) - t
+    return softmax(z, axis) - t
 
 
 def _softmax_bend(z: np.ndarray, axis: int) -> Map:
-    p = softmax(z, axis=axis)
+    p = softmax(z, axis)
 
     def times(v: np.ndarray) -> np.ndarray:
         pv = p * v
