@@ -86,7 +86,7 @@ ROWS = {
     "bcsr": Row("BCSR", trains=True, balanced=True, simplex=True),
     "s-tfbo": Row("S-TFBO", trains=True, simplex=True),
     "d-tfbo": Row("D-TFBO", trains=True, simplex=True),
-    "auto": Row("auto"),
+    "auto": Row("auto", trains=True),
 }
 
 
