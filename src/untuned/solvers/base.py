@@ -1,6 +1,6 @@
 """What every method is: hyperparameters in a frozen dataclass, `init` and `step`.
 
-A method holds no function, no data and no loop over its steps; `untuned.run` has the loop.
+A method holds no function, no data and no loop over its steps; `untuned.loop` has the loop.
 """
 
 from __future__ import annotations
