@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,8 +43,6 @@ def select(
     """
     import jax
     import jax.numpy as jnp
-
-    from untuned.ops.jax import aligned_zeros
 
     size, count = len(starts[0]), len(X)
     total = padded(count + 1, least=256)  # one row at least that is none
@@ -135,3 +134,14 @@ def padded(count: int, least: int = 16) -> int:
     if count > 1024:
         return -(-count // 1024) * 1024
     return max(least, 1 << (count - 1).bit_length())
+
+
+def aligned_zeros(shape: tuple[int, ...]) -> np.ndarray:
+    """Zeros in float32 on the host, which `jax.device_put` uses where they are.
+
+    It copies what does not start at a multiple of 64 bytes.
+    """
+    size = 4 * math.prod(shape)
+    memory = np.zeros(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + size].view(np.float32).reshape(shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -316,14 +315,3 @@ def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
         if "compile option" not in str(error):
             raise
         return lowered.compile()  # another version of XLA, which has no such options
-
-
-def aligned_zeros(shape: tuple[int, ...]) -> np.ndarray:
-    """Zeros in float32 on the host, which `jax.device_put` uses where they are.
-
-    It copies what does not start at a multiple of 64 bytes.
-    """
-    size = 4 * math.prod(shape)
-    memory = np.zeros(size + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + size].view(np.float32).reshape(shape)
