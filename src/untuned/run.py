@@ -43,7 +43,8 @@ def minimize(
     Parameters
     ----------
     outer, inner : f and g, scalar functions of the trees x and y, called as f(x, y), or as
-        f(x, y, batch) where data are given for them.
+        f(x, y, batch) where data are given for them. Where both bring their own derivatives
+        (`untuned.ops.ClosedForm`) and all is in NumPy, nothing else is loaded and nothing compiled.
     x0, y0 : where to start; arrays, or dicts, tuples and lists of arrays. JAX and NumPy arrays
         run on JAX, torch tensors on torch, in their dtype and on their device.
     method : a name of `untuned.solvers.names()`, or a solver such as `untuned.solvers.DTFBO(...)`.

@@ -180,14 +180,15 @@ def fit(
     o = Oracles(array_libraries.get("numpy"), inner, inner)
     coef, intercept = start or (np.zeros(strengths.shape), np.zeros(target.shape[1]))
     x, y = none, inner.models.inner_variable(none, coef[:, None], intercept[None])
-    matrix = preconditioner.identity(o, y)
-    if matrix is not None:
-        matrix = preconditioner.make(o, x, y, None, matrix)
-    solved = newton_cg.solve_inner(
-        o, x, y, None, share=float(np.finfo(dtype).eps) ** 0.5 if start else ROUGH,
-        most=2 * y.size + 10,
-        precondition=preconditioner.apply(o.ops, matrix),
-    )  # fmt: skip
+    with o.ops.precision(y):
+        matrix = preconditioner.identity(o, y)
+        if matrix is not None:
+            matrix = preconditioner.make(o, x, y, None, matrix)
+        solved = newton_cg.solve_inner(
+            o, x, y, None, share=float(np.finfo(dtype).eps) ** 0.5 if start else ROUGH,
+            most=2 * y.size + 10,
+            precondition=preconditioner.apply(o.ops, matrix),
+        )  # fmt: skip
     w, b = inner.models.model(x, solved.y)
     return w[:, 0], b[0]
 
