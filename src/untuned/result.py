@@ -35,7 +35,7 @@ WHOLE = frozenset(COLUMNS) - {
 
 
 # A run of any length has a bounded history: past so many records every second one is dropped.
-MOST_RECORDS = 2**16
+MOST_RECORDS = 2**14  # 2 MB: less than a hundredth of what a process with an array library holds
 
 
 class History(Mapping[str, np.ndarray]):
@@ -46,7 +46,7 @@ class History(Mapping[str, np.ndarray]):
     which a sub-loop ended at its cap) and `indefinite` (those in which g was seen not to be convex
     in y) are totals so far.
 
-    Of more than 65,536 records every second one is dropped and from then on only every second one
+    Of more than 16,384 records every second one is dropped and from then on only every second one
     is kept, again and again; `spacing` is the number of steps between those kept.
     """
 
@@ -77,7 +77,9 @@ class History(Mapping[str, np.ndarray]):
         kept = steps % self.spacing == 0
         kept[-1] = True
         for name, values in self._columns.items():
-            self._columns[name] = array(values.typecode, self[name][kept].tolist())
+            thinner = array(values.typecode)
+            thinner.frombytes(self[name][kept].tobytes())
+            self._columns[name] = thinner
 
     def __getitem__(self, name: str) -> np.ndarray:
         return np.asarray(self._columns[name], np.int64 if name in WHOLE else np.float64)
