@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import signal
 
 # One thread to each test process: more would only wait for each other on these small problems.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -13,6 +14,9 @@ import matplotlib
 import pytest
 
 matplotlib.use("Agg")
+# A shell starts what it runs in the background with Ctrl-C ignored, which tests of Ctrl-C are not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(params=["jax", "torch"])
