@@ -85,8 +85,7 @@ def test_nothing_else_is_loaded():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_jax_arrays_and_data_still_run_on_jax():
-    """Derivatives in NumPy are of no use there; the function itself is differentiated."""
+def test_same_run_as_on_jax():
     problem = PROBLEMS["quadratic"]
     task = given(problem, "jax")
     result = untuned.minimize(*task.positional, method="d-tfbo", max_steps=3)
@@ -153,7 +152,10 @@ def test_trees_and_checkpoints(tmp_path):
         path.unlink()
 
 
-def test_what_lapack_refuses_is_nan():
-    values, vectors = on_numpy.eigh(np.array([[np.nan, 0.0], [0.0, 1.0]]))
+@pytest.mark.parametrize("stack", [(), (3,)])
+def test_what_lapack_refuses_is_nan(stack):
+    matrix = np.broadcast_to([[np.nan, 0.0], [0.0, 1.0]], (*stack, 2, 2))
+    values, vectors = on_numpy.eigh(matrix)
+    assert values.shape == (*stack, 2)
     assert np.isnan(values).all()
     assert np.isnan(vectors).all()

@@ -23,7 +23,7 @@ from scipy import optimize
 from scipy.special import expit
 
 from untuned.linear import stacked
-from untuned.linear.losses import LOSSES
+from untuned.linear.losses import LOSSES, softmax
 
 # Ridge, slope (as logarithms) and offset start in the middle, and stay within these bounds, beyond
 # which they change nothing but the conditioning.
@@ -223,8 +223,7 @@ class Outer:
         m = self.models
         place = m.rows.fold, slice(None), np.arange(len(m.share))
         z = m.at(x, y).z[place].T
-        p = np.exp(z - z.max(axis=0))
-        p /= p.sum(axis=0)
+        p = softmax(z, 0)
         tiny = np.finfo(p.dtype).tiny  # a label may be impossible to a model that is sure
         return p, np.maximum((p * m.rows.likelihood.T).sum(axis=0), tiny), place
 

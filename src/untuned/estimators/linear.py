@@ -50,7 +50,7 @@ class _BilevelLinear(BaseEstimator):
         weight: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Coefficients (columns, features) in the units of X, and the intercepts."""
-        from untuned.estimators import search
+        from untuned.estimators import scaling, search
 
         settings = self._settings()
         columns = target.shape[1]
@@ -68,12 +68,15 @@ class _BilevelLinear(BaseEstimator):
             folds.plan(pairs, strata[part], weight[part], stage)
             for stage in ((False, True) if many else (False,))
         ]
+        scales = of_part = scaling.make(loss, table, target, weight)
+        rows = table.rows(part), target[part], weight[part]
+        if not isinstance(part, slice):
+            of_part = scaling.make(loss, *rows)
         found = search.search(
-            loss, table.rows(part), target[part], weight[part], plans, chosen.member,
-            len(chosen.names), settings,
-        )  # fmt: skip
+            loss, *rows, plans, chosen.member, len(chosen.names), of_part, settings
+        )
         coef, intercept = search.fit(
-            loss, table, target, weight, found.strengths[chosen.member], found.near
+            loss, table, target, weight, scales, found.strengths[chosen.member], found.near
         )
         self.regularization_ = found.strengths
         self.groups_ = np.array(chosen.names, dtype=object)

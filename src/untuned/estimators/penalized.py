@@ -130,15 +130,15 @@ class Inner:
     def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """grad_y g."""
         at = self.models.at(x, y)
-        in_w, in_intercept = self._slopes(at)
-        return stacked.joined(at.strengths.turn.back(in_w), in_intercept)
+        return self._joined(at, *self._slopes(at))
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """g, grad_x g and grad_y g."""
         at = self.models.at(x, y)
         in_s = 0.5 * at.w**2 / self.models.shares.total[:, None]
-        in_x = at.strengths.pull([(stacked.coefficients(y), self._slopes(at)[0])], in_s)
-        return self(x, y), in_x, self.grad_y(x, y)
+        slopes = self._slopes(at)
+        in_x = at.strengths.pull([(stacked.coefficients(y), slopes[0])], in_s)
+        return self(x, y), in_x, self._joined(at, *slopes)
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
@@ -151,13 +151,13 @@ class Inner:
             w = turn.forth(stacked.coefficients(v))
             q, in_intercept = m.back(m.train * bend(m.outputs(w, v[:, -1])))
             q += pull_on_w * w
-            if wrt == "y":
-                return stacked.joined(
-                    turn.back(q), in_intercept + self._pull_on_intercept(v[:, -1])
-                )
+            if wrt != "x":
+                in_y = self._joined(at, q, in_intercept + self._pull_on_intercept(v[:, -1]))
+                if wrt == "y":
+                    return in_y
             pairs = [(stacked.coefficients(y), q), (stacked.coefficients(v), self._slopes(at)[0])]
             in_x = at.strengths.pull(pairs, at.w * w / total)
-            return in_x if wrt == "x" else (in_x, pull(v, "y"))
+            return in_x if wrt == "x" else (in_x, in_y)
 
         return pull
 
@@ -195,6 +195,10 @@ class Inner:
         in_w, in_intercept = m.back(m.train * m.loss.slope(at.z, m.target, 1))
         in_w += at.strengths.s * at.w / m.shares.total[:, None]
         return in_w, in_intercept + self._pull_on_intercept(at.y[:, -1])
+
+    def _joined(self, at: Point, in_w: np.ndarray, in_intercept: np.ndarray) -> np.ndarray:
+        """In y, from gradients in w and in its intercepts."""
+        return stacked.joined(at.strengths.turn.back(in_w), in_intercept)
 
     def _pull_on_intercept(self, b: np.ndarray) -> np.ndarray:
         m = self.models

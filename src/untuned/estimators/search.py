@@ -17,7 +17,6 @@ import numpy as np
 
 from untuned import ops as array_libraries
 from untuned.derivatives import Oracles
-from untuned.estimators import scaling
 from untuned.estimators.folds import Plan
 from untuned.estimators.penalized import Inner, Models, Outer
 from untuned.estimators.scaling import Scaling
@@ -63,15 +62,14 @@ class Point(NamedTuple):
 
 def search(
     loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plans: list[Plan],
-    group: np.ndarray, groups: int, settings: Settings,
+    group: np.ndarray, groups: int, scales: Scaling, settings: Settings,
 ) -> Found:  # fmt: skip
     """The strengths that validate best: one by the first plan, then many if there is a second."""
     import untuned
 
-    scales = scaling.make(loss, table, target, weight)
     # Start where a penalty is felt: solutions are near there, and lead to those with weaker ones.
     first = max(1.0, FIRST_PER_ROW * weight.sum())
-    coef, intercept = fit(loss, table, target, weight, np.full(group.shape, first))
+    coef, intercept = fit(loss, table, target, weight, scales, np.full(group.shape, first))
     x = np.r_[np.log(first), np.zeros(groups)].astype(table.X.dtype)
     # Of each split the coefficients and intercepts that the next run starts from.
     splits = len(plans[0].split)
@@ -161,8 +159,8 @@ class _Judges:
 
 
 def fit(
-    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, strengths: np.ndarray,
-    start: tuple[np.ndarray, np.ndarray] | None = None,
+    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, scales: Scaling,
+    strengths: np.ndarray, start: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Coefficients (features, columns) and intercepts on all rows, with these strengths.
 
@@ -171,10 +169,7 @@ def fit(
     dtype, total = table.X.dtype, np.array([weight.sum()], table.X.dtype)
     share = (weight / weight.sum()).astype(dtype)[:, None]
     none = np.zeros((1, 1), dtype)
-    shares = Shares(
-        none, np.zeros(strengths.shape, int), total, none[0], 0.0,
-        scaling.make(loss, table, target, weight),
-    )  # fmt: skip
+    shares = Shares(none, np.zeros(strengths.shape, int), total, none[0], 0.0, scales)
     fixed = shares.fixed(strengths.astype(dtype))
     inner = Inner(Models(loss, table, target, share, share, shares, none, fixed))
     o = Oracles(array_libraries.get("numpy"), inner, inner)

@@ -107,7 +107,7 @@ def matrix(product: Callable, size: int, like: Tree, /) -> Any:
 
 def eigh(matrix: Any, /) -> tuple[Any, Any]:
     if not np.isfinite(matrix).all():  # which LAPACK refuses, and JAX lets through
-        return np.full_like(matrix[0], np.nan), np.full_like(matrix, np.nan)
+        return np.full_like(matrix[..., 0], np.nan), np.full_like(matrix, np.nan)
     values, vectors = np.linalg.eigh(matrix)
     return values, vectors
 
@@ -155,10 +155,10 @@ def precision(tree: Tree, /) -> AbstractContextManager:
 
 
 def asarray(leaf: Any, like: Any = None, /) -> Any:
-    leaf = np.asarray(leaf)
-    return (
-        leaf.astype(like.dtype, copy=False) if like is not None and leaf.dtype.kind == "f" else leaf
-    )
+    array = np.asarray(leaf)
+    if like is None or array.dtype.kind != "f":
+        return array
+    return array.astype(like.dtype, copy=False)
 
 
 def lend(array: np.ndarray, like: Any, /) -> Any:
