@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -12,11 +11,9 @@ import untuned
 from libraries import as_numpy, given
 from reference import parameter_free as twin
 from reference.problems import cleaning, quadratic, regularization
-from untuned import stages
 from untuned.batches import Stream
 from untuned.flat import FlatProblem
 from untuned.problem import build
-from untuned.solvers import Auto
 
 
 def solved_by_scipy(task):
@@ -150,90 +147,6 @@ def test_a_wrong_gradient_is_called_stalled():
     result = untuned.minimize(outer, inner, np.zeros(2), np.zeros(2))
     assert result.status == "stalled"
     assert "check_hypergradient" in result.message
-
-
-def large_logistic(rows=6000, features=4):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((rows, features))
-    t = np.where(X @ np.array([2.0, -1.0, 0.0, 0.0]) + rng.logistic(size=rows) > 0, 1.0, -1.0)
-    loss = lambda y, batch: jnp.logaddexp(0.0, -batch[1] * (batch[0] @ y)).mean()
-    return {
-        "outer": lambda x, y, batch: loss(y, batch),
-        "inner": lambda x, y, batch: loss(y, batch) + 0.5 * (jnp.exp(x) * y**2).sum(),
-        "x0": np.zeros(features),
-        "y0": np.zeros(features),
-        "outer_data": (X[:3000], t[:3000]),
-        "inner_data": (X[3000:], t[3000:]),
-    }
-
-
-@pytest.fixture
-def small_stages(monkeypatch):
-    """Stages on data that a test can afford."""
-    monkeypatch.setattr(stages, "LARGE", 0)
-    monkeypatch.setattr(stages, "FEWEST_ROWS", 40)
-    monkeypatch.setattr(stages, "ROWS_PER_VARIABLE", 5)
-
-
-def test_samples_lead_to_the_same_end(small_stages, monkeypatch):
-    task = large_logistic()
-    problem = build(**task)
-    with problem.precision():
-        assert stages.plan(problem, Auto(stochastic=False), 0) == [1 / 64, 1 / 8, 1.0]
-    nested = untuned.minimize(**task)
-    monkeypatch.setattr(stages, "LARGE", 2**60)
-    whole = untuned.minimize(**task)
-    assert nested.status == whole.status == "converged"
-    assert nested.history["outer"][-1] == pytest.approx(whole.history["outer"][-1], abs=1e-8)
-
-
-def test_sums_over_rows_are_not_sampled(small_stages):
-    task = large_logistic()
-    mean = task["inner"]
-    summed = task | {"inner": lambda x, y, batch: len(batch[1]) * mean(x, y, batch)}
-    problem = build(**summed)
-    with problem.precision():
-        assert stages.plan(problem, Auto(stochastic=False), 0) == [1.0]
-
-
-def test_large_data_of_one_row_are_not_sampled(monkeypatch):
-    monkeypatch.setattr(stages, "LARGE", 0)
-    block = {
-        name: tuple(leaf[None] for leaf in large_logistic()[name])
-        for name in ("outer_data", "inner_data")
-    }
-    task = large_logistic() | block
-
-    def of_block(function):
-        return lambda x, y, batch: function(x, y, tuple(leaf[0] for leaf in batch))
-
-    task |= {name: of_block(task[name]) for name in ("outer", "inner")}
-    problem = build(**task)
-    with problem.precision():
-        assert stages.plan(problem, Auto(stochastic=False), 0) == [1.0]
-
-
-def test_a_stage_is_nested_in_the_next_and_leaves_rows_out(small_stages):
-    task = large_logistic()
-    number = np.arange(3000)
-    problem = build(
-        lambda x, y, batch: (batch[0] * y[0]).mean(), lambda x, y, batch: (batch[0] * y[0]).mean(),
-        task["x0"], task["y0"], (number,), (number,),
-    )  # fmt: skip
-    small, large = (stages.rows(problem, Auto(stochastic=False), 0, s) for s in (1 / 64, 1 / 8))
-    assert set(as_numpy(small.inner[0])) < set(as_numpy(large.inner[0]))
-    assert len(set(as_numpy(large.inner[0]))) == 375
-    assert not set(as_numpy(large.outer[0])) & set(as_numpy(large.held_out[0]))
-
-
-def test_a_run_through_stages_resumes_exactly(small_stages, tmp_path):
-    task = large_logistic()
-    whole = untuned.minimize(**task)
-    path = tmp_path / "run.safetensors"
-    for steps in (2, 5, 1000):
-        result = untuned.minimize(**task, checkpoint=path, max_steps=steps)
-    np.testing.assert_array_equal(result.x, whole.x)
-    assert result.steps == whole.steps
 
 
 @pytest.mark.parametrize("problem", [regularization(1, 40, 30, 6), cleaning(2, 30, 24, 5, 3, 0.4)])

@@ -24,14 +24,16 @@ from untuned.ops import Ops, Scalar, Tree
 class Data(NamedTuple):
     """The rows of each side a run works on, as arrays of its library; None where there are none.
 
-    `pilot` are a few random rows of the inner side, `held_out` rows of the outer side that are not
-    in `outer`, each for methods that use them (untuned.stages).
+    For methods that use them (untuned.stages): `pilot` are a few random rows of the inner side,
+    `held_out` rows of the outer side that are not in `outer`, and `whole` are all rows of the inner
+    side where `inner` is a sample on trial.
     """
 
     inner: Tree = None
     outer: Tree = None
     pilot: Tree = None
     held_out: Tree = None
+    whole: Tree = None
 
 
 class Batch(NamedTuple):

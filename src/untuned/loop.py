@@ -72,7 +72,7 @@ class Run:
         self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, effort=effort)
         # What the first step sets up is not the method's time. Its result is not used, so where a
         # step may take long the set-up of its outer parts must do.
-        one = effort != "half" and ops.compiles
+        one = (effort != "half" or share < 1) and ops.compiles
         ops.sync(self.chunk(*arguments[:3], np.int32(one)))
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
@@ -164,18 +164,22 @@ class Run:
 
     def _enter_next_stage(self) -> None:
         """Where a stage is over and more rows are left, go on with them."""
-        carry = self.now.carry
-        over = int(carry.halt) in (stopping.CONVERGED, stopping.STALLED)
-        if not over or self.now.stage == len(self.shares) - 1:
+        carry, ops = self.now.carry, self.problem.ops
+        # A first step only looks around. Where it is the last the sample is unfit: begin anew.
+        unfit = self.now.steps == 1
+        ends = (stopping.CONVERGED, stopping.STALLED) + unfit * (stopping.DIVERGED,)
+        if int(carry.halt) not in ends or self.now.stage == len(self.shares) - 1:
             return
-        ops = self.problem.ops
-        fresh = carry._replace(
-            state=self.solver.on_new_rows(self.problem.oracles, carry.state),
-            # Values on other rows do not compare.
-            best=carry.best._replace(measure=ops.scalar(math.inf, self.problem.y0)),
-            halt=ops.counter(stopping.GO_ON),
-            unchanged=ops.counter(0),
-        )
+        if unfit:
+            fresh = self._start(in_one_piece=True)._replace(info=carry.info)
+        else:
+            fresh = carry._replace(
+                state=self.solver.on_new_rows(self.problem.oracles, carry.state),
+                # Values on other rows do not compare.
+                best=carry.best._replace(measure=ops.scalar(math.inf, self.problem.y0)),
+                halt=ops.counter(stopping.GO_ON),
+                unchanged=ops.counter(0),
+            )
         fresh = self._beside(fresh)
         self.now = self.now._replace(carry=fresh, stage=self.now.stage + 1)
         self.sound = self.now

@@ -4,16 +4,22 @@ A method that solves for y and v pays for every row at every product, and the fi
 such exactness. So where data are large it works on nested random samples, each stage from where the
 last one ended. A stage is over when the loss on rows outside of its sample hardly falls any more
 (or the method ends by itself): more would only fit the sample.
+
+Ten rows for each variable are enough for a sample. Where that leaves none, as with a weight for
+every row, one sample is made on trial: the method also sees all rows, and ends the stage as soon as
+it finds the sample to be wrong by more than a step can gain.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from untuned.batches import Data
-from untuned.ops import Ops, Tree
+from untuned.compiled import compiled
+from untuned.ops import Ops, Scalar, Tree
 from untuned.problem import Problem
 from untuned.solvers import preconditioner
 from untuned.solvers.base import size
@@ -32,11 +38,13 @@ def plan(problem: Problem, solver: Any, seed: int) -> list[float]:
         return shares
     if sum(_bytes(ops, side) for side in data[:2]) < LARGE:
         return shares
-    variables = size(ops, (problem.x0, problem.y0))
-    fewest = max(FEWEST_ROWS, ROWS_PER_VARIABLE * variables)
+    fewest = _enough(problem)
     while min(problem.rows) * shares[0] / GROWTH >= fewest:
         shares.insert(0, shares[0] / GROWTH)
-    if len(shares) > 1 and not _losses_are_means(problem, seed, fewest):
+    on_trial = len(shares) == 1
+    if on_trial and min(problem.rows[0] / GROWTH, problem.rows[1] / 2) >= FEWEST_ROWS:
+        shares.insert(0, 1 / GROWTH)
+    if len(shares) > 1 and not _losses_are_means(problem, seed):
         return [1.0]
     return shares
 
@@ -52,14 +60,21 @@ def rows(problem: Problem, solver: Any, seed: int, share: float) -> Data:
         pilot = ops.take(data.inner, _order(problem, seed, 0)[:count]) if count else None
     if share == 1:
         return data._replace(pilot=pilot)
-    inner, outer = (round(share * count) for count in problem.rows)
+    inner, outer = (max(FEWEST_ROWS, round(share * count)) for count in problem.rows)
     order = _order(problem, seed, 1)
     return Data(
         inner=ops.take(data.inner, _order(problem, seed, 0)[:inner]),
         outer=ops.take(data.outer, order[:outer]),
         pilot=pilot,
         held_out=ops.take(data.outer, order[outer : 2 * outer]),
+        whole=data.inner if inner < _enough(problem) else None,
     )
+
+
+def _enough(problem: Problem) -> int:
+    """The rows that a sample needs in order not to be on trial."""
+    variables = size(problem.ops, (problem.x0, problem.y0))
+    return max(FEWEST_ROWS, ROWS_PER_VARIABLE * variables)
 
 
 def _order(problem: Problem, seed: int, side: int) -> np.ndarray:
@@ -70,15 +85,24 @@ def _bytes(ops: Ops, tree: Tree) -> int:
     return sum(leaf.nbytes for leaf in ops.flatten(tree)[0])
 
 
-def _losses_are_means(problem: Problem, seed: int, count: int) -> bool:
+def _losses_are_means(problem: Problem, seed: int) -> bool:
     """Whether f and g are means over rows, as sampling needs; a sum grows with the sample."""
-    ops, o, (x, y) = problem.ops, problem.oracles, (problem.x0, problem.y0)
+    ops, o = problem.ops, problem.oracles
     for side, function in ((0, o.inner_value), (1, o.outer_value)):
-        first, second = np.split(_order(problem, seed, side)[: 2 * (count // 2)], 2)
-        both = np.concatenate([first, second])
+        some = _order(problem, seed, side)[: 2 * (FEWEST_ROWS // 2)]
+        first, second = np.split(some, 2)
+
+        def value(x: Tree, y: Tree, data: Tree, rows: Any, function: Callable = function) -> Scalar:
+            return function(x, y, ops.take(data, rows))
+
+        # In one piece, as JAX would compile every operation on its own.
+        given = (problem.x0, problem.y0, problem.data[side])
+        of_half, of_all = (
+            compiled(ops, None, value, *given, rows, effort="least") for rows in (first, some)
+        )
         parts = [
-            float(function(x, y, ops.take(problem.data[side], part)))
-            for part in (first, second, both)
+            float(of(*given, rows))
+            for of, rows in ((of_half, first), (of_half, second), (of_all, some))
         ]
         if not abs(parts[2] - (parts[0] + parts[1]) / 2) <= SAME * max(map(abs, parts)):
             return False

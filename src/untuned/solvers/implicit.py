@@ -23,6 +23,12 @@ changes nothing. Only the first step needs a length: a tenth of x's size per ent
 is smaller than 1, but no longer than the slope needs to promise a tenth of |f|, which is so in any
 unit of x; later ones are at most tenfold the last, so a wrong guess costs a few steps.
 
+**A sample on trial** (batch.data.whole, untuned.stages) has too few rows for its variables, so y
+and v are solved for on the sample, and h is taken with J on all rows, as x may have entries that
+belong to rows outside the sample. The same pass gives <v, grad_y g> on all rows, which is what the
+sample gets wrong in Phi~. Once a step promises less than that the stage is over; if it is so at the
+first step, the sample is unfit, and the run begins anew on all rows.
+
 **Ends** by itself where |h| is small against the first, or where <h, p> promises a trifle of what
 was gained or less than rounding can show, three times in a row. Stalls where no shorter step lowers
 Phi~ though more is promised, unless |h| has fallen by the square root of rounding by then.
@@ -54,6 +60,7 @@ class State(NamedTuple):
     value: Scalar  # Phi~
     hypergrad: Tree
     direction: Tree  # p
+    slope: Scalar  # of Phi~ along it, on these rows
     memory: lbfgs.Memory
     length: Scalar  # of the last step of x
     matrix: Any  # the preconditioner, or None
@@ -75,7 +82,7 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
     rms = ops.norm(x) / entries**0.5
     return State(
         x=x, y=y, v=ops.zeros_like(y), value=zero, hypergrad=nothing, direction=nothing,
-        memory=lbfgs.empty(ops, x),
+        slope=zero, memory=lbfgs.empty(ops, x),
         length=FIRST_LENGTH * entries**0.5 * ops.maximum(rms, zero + 1),
         matrix=preconditioner.identity(o, y),
         linear_steps=ops.counter(preconditioner.owed(o, y)),
@@ -85,9 +92,12 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
 
 
 def on_new_rows(o: Oracles, state: State) -> State:
-    """The state for going on with other rows: the next step stays where it is and evaluates."""
-    none = o.ops.counter(0)
-    return state._replace(steps=none, failures=none, idle=none)
+    """The state for going on with other rows: the next step stays where it is and evaluates.
+
+    What BFGS has learned on a sample misleads it on others, so that is forgotten.
+    """
+    none, memory = o.ops.counter(0), lbfgs.empty(o.ops, state.x)
+    return state._replace(memory=memory, steps=none, failures=none, idle=none)
 
 
 def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
@@ -103,14 +113,18 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
 
     linear = o.linear(x, y, batch.inner)
     residual = ops.sub(f.grad_y, linear.hvp(state.v))
-    share = ops.where(first, trials.FIRST_SHARE, trials.SHARE)
+    share = trials.allowed(ops, state)
     solved = conjugate_gradient.solve(
         ops, linear.hvp, residual, state.v,
         tolerance=share**2 * conjugate_gradient.energy(ops, residual, multiply),
         most=most, precondition=multiply,
     )  # fmt: skip
     v = solved.z
-    hypergrad = ops.sub(f.grad_x, linear.cross(v))
+    own = hypergrad = ops.sub(f.grad_x, linear.cross(v))
+    wrong, crosses = ops.scalar(0.0, y), 1
+    if batch.data.whole is not None:
+        grad, cross = o.inner_cross(x, y, v, batch.data.whole)
+        hypergrad, wrong, crosses = ops.sub(f.grad_x, cross), ops.dot(v, grad), 2
     correction = ops.dot(v, trial.inner_grad)
     value, error = f.value - correction, ops.maximum(correction, -correction)
 
@@ -126,6 +140,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     length = ops.where(first, _first_length(ops, state.length, f.value, hypergrad), farther)
     length = ops.where(moved, length, 0.01 * state.length)
     p, h_norm, step_x = _direction(o, memory, x, hypergrad, length)
+    slope = ops.dot(own, p)
 
     first_norm = ops.where(state.first_norm > 0, state.first_norm, h_norm)
     first_value = ops.where(first, value, state.first_value)
@@ -134,9 +149,12 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     trifle = ops.maximum(
         ops.epsilon(y) * ops.maximum(f.value, -f.value), small * (first_value - value)
     )
-    idle = ops.where(-ops.dot(hypergrad, p) <= trifle, state.idle + 1, none)
+    idle = ops.where(-slope <= trifle, state.idle + 1, none)
     failures = ops.where(failed, state.failures + 1, none)
     held_out, gained, over = _watch_held_out(o, state, batch, x, y)
+    # Before there is a model of Phi to say what a step can gain, a tenth of |f| stands for it.
+    gain = ops.where(memory.count > 0, -slope, FIRST_LENGTH * ops.maximum(f.value, -f.value))
+    over = over | (ops.maximum(wrong, -wrong) > gain)
     # No way down is the end all the same, where |h| has fallen as far as f can resolve.
     at_rest = (failures >= FAILURES) & (h_norm <= ops.epsilon(y) ** 0.5 * first_norm)
     done = (h_norm <= small * first_norm) | (idle >= IDLE) | at_rest
@@ -156,12 +174,12 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         linear_steps=solved.steps,
         indefinite=ops.maximum(solved.indefinite, trial.indefinite),
         verdict=ops.where(done, CONVERGED, ops.where(stuck, STALLED, GO_ON)),
-        counts=Counts(trial.tries, trial.gradients, trial.products + solved.steps + 1, 1),
+        counts=Counts(trial.tries, trial.gradients, trial.products + solved.steps + 1, crosses),
     )
     # Where rows outside the sample say that the step was too much, it is taken back.
     x, y = ops.where(over & (held_out > state.held_out), (state.x, state.y), (x, y))
     following = State(
-        x=x, y=y, v=v, value=value, hypergrad=hypergrad, direction=p,
+        x=x, y=y, v=v, value=value, hypergrad=hypergrad, direction=p, slope=slope,
         memory=memory, length=length,
         matrix=trial.matrix, linear_steps=trial.linear_steps + solved.steps,
         first_norm=first_norm, first_value=first_value, held_out=held_out, gained=gained,

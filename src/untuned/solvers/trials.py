@@ -41,7 +41,6 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
     ops, p = o.ops, state.direction
     none = ops.counter(0)
     first = state.steps == 0
-    slope = ops.dot(state.hypergrad, p)
 
     def going(trial: Trial) -> Scalar:
         return (trial.accepted == 0) & (trial.tries <= MOST_TRIALS)
@@ -50,7 +49,7 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
         # The first step stays where it is, and so does the last attempt, after all others failed.
         s = ops.where(first | (trial.tries == MOST_TRIALS), 0.0, trial.size)
         x = ops.axpy(s, p, state.x)
-        share = ops.where(first, FIRST_SHARE, SHARE)
+        share = allowed(ops, state)
         matrix, linear_steps, spent = _precondition(o, x, trial, batch)
         multiply = preconditioner.apply(ops, matrix)
         # Who stays starts from the y that belongs there, not from where the attempts have led it.
@@ -58,7 +57,7 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
         inner = solve_inner(o, x, start, batch.inner, share, most, multiply)
         f = o.outer(x, inner.y, batch.outer)
         correction = ops.dot(state.v, inner.grad)
-        promised = s * slope
+        promised = s * state.slope
         value = f.value - correction
         rounding = 2 * ops.epsilon(state.y) * ops.maximum(f.value, -f.value)
         error = ops.maximum(correction, -correction)
@@ -106,6 +105,11 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
         products=none, indefinite=none, matrix=state.matrix, linear_steps=state.linear_steps,
     )  # fmt: skip
     return ops.while_loop(going, attempt, untried)
+
+
+def allowed(ops: Ops, state: State) -> Scalar:
+    """The share of a residual that may be left: little at the start, whose error is anybody's."""
+    return ops.where(state.first_norm > 0, SHARE, FIRST_SHARE)
 
 
 def _between(ops: Ops, value: Scalar, low: float, high: float) -> Scalar:
