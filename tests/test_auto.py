@@ -84,6 +84,21 @@ def test_other_constants_change_rounding_only(constant):
         np.testing.assert_allclose(other.x, plain.x, rtol=1e-5, atol=1e-6)
 
 
+def test_no_bit_depends_on_the_unit_of_x(library):
+    task = given(regularization(1, 40, 30, 6), library)
+    # Not 1 itself: XLA leaves that division out, and then fuses and rounds otherwise.
+    small, large = (
+        untuned.minimize(
+            lambda x, y, batch, s=s: task.outer(x / s, y, batch),
+            lambda x, y, batch, s=s: task.inner(x / s, y, batch),
+            (task.x0 - 2) * s, task.y0, **task.data, max_steps=20,
+        )
+        for s in (2.0**-10, 2.0**10)
+    )  # fmt: skip
+    np.testing.assert_array_equal(as_numpy(small.x) * 2**20, as_numpy(large.x))
+    np.testing.assert_array_equal(as_numpy(small.y), as_numpy(large.y))
+
+
 def test_other_units_of_x_cost_little(library):
     problem = quadratic(0, 5, 12, 30.0)
     task = given(problem, library)

@@ -20,8 +20,8 @@ exact before the step is made shorter.
 
 **Scale.** Every comparison is between quantities of one unit, so multiplying f or g by a constant
 changes nothing. Only the first step needs a length: a tenth of x's size per entry, or 0.1 where x
-is smaller than 1, but no longer than the slope needs to promise a tenth of |f|, which is so in any
-unit of x; later ones are at most tenfold the last, so a wrong guess costs a few steps.
+is zero, but no longer than the slope needs to promise a tenth of |f|, all of which but the 0.1 is
+so in any unit of x; later ones are at most tenfold the last, so a wrong guess costs a few steps.
 
 **A sample on trial** (batch.data.whole, untuned.stages) has too few rows for its variables, so y
 and v are solved for on the sample, and h is taken with J on all rows, as x may have entries that
@@ -83,7 +83,7 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
     return State(
         x=x, y=y, v=ops.zeros_like(y), value=zero, hypergrad=nothing, direction=nothing,
         slope=zero, memory=lbfgs.empty(ops, x),
-        length=FIRST_LENGTH * entries**0.5 * ops.maximum(rms, zero + 1),
+        length=FIRST_LENGTH * entries**0.5 * ops.where(rms > 0, rms, zero + 1),
         matrix=preconditioner.identity(o, y),
         linear_steps=ops.counter(preconditioner.owed(o, y)),
         first_norm=zero, first_value=zero, held_out=zero, gained=zero,
