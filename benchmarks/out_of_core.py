@@ -4,8 +4,9 @@
 
 Makes a file of so many gigabytes of random rows, runs on it with at most so much memory (of the
 process itself: RLIMIT_DATA; start it in a control group to bound the page cache too), and runs on
-the part of it that `--in-memory` holds. The file is deleted at the end. Both sides take turns, each
-in a process of its own.
+the part of it that `--in-memory` holds. With `--parquet` also on the same rows as a Parquet file, a
+column per feature, as pyarrow writes it by default. The files are deleted at the end. All sides
+take turns, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 
 GIGABYTE = 10**9
 PIECE = 2**26  # bytes written at a time
+ROW_GROUP = 2**16  # rows of a Parquet file's groups
 
 
 def make(path: Path, gigabytes: float, features: int) -> int:
@@ -42,13 +44,32 @@ def make(path: Path, gigabytes: float, features: int) -> int:
     return rows
 
 
+def make_parquet(path: Path, raw: Path, rows: int, features: int) -> None:
+    """The same rows in columns."""
+    import pyarrow
+    from pyarrow import parquet
+
+    data = np.memmap(raw, np.float32, "r", shape=(rows, features + 1))
+    schema = pyarrow.schema([(name, pyarrow.float32()) for name in names(features)])
+    with parquet.ParquetWriter(path, schema) as writer:
+        for start in range(0, rows, ROW_GROUP):
+            block = np.ascontiguousarray(data[start : start + ROW_GROUP].T)
+            writer.write_table(pyarrow.table(list(block), schema=schema))
+
+
+def names(features: int) -> list[str]:
+    """What the columns are called."""
+    return [f"feature {k}" for k in range(features)] + ["label"]
+
+
 def functions(features: int) -> tuple:
     """Logistic regression with a penalty per feature."""
     import jax
     import jax.numpy as jnp
 
     def outer(x: Any, y: Any, batch: Any) -> Any:
-        return jax.nn.softplus(-batch[:, -1] * (batch[:, :-1] @ y)).mean()
+        rows = batch["rows"]
+        return jax.nn.softplus(-rows[:, -1] * (rows[:, :-1] @ y)).mean()
 
     def inner(x: Any, y: Any, batch: Any) -> Any:
         return outer(x, y, batch) + 0.5 * (jnp.exp(x) * y**2).sum()
@@ -67,7 +88,10 @@ def side(kind: str, options: argparse.Namespace) -> dict[str, float]:
     held_out = np.array(data[:10_000])
     if kind == "memory":
         data = np.array(data[: int(options.in_memory * GIGABYTE / data.strides[0])])
-    else:
+    given: Any = {"rows": data}
+    if kind == "parquet":
+        given = untuned.parquet(options.file + ".parquet", {"rows": names(options.features)})
+    if kind != "memory":
         limit = int(options.memory * GIGABYTE)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     marks: list[tuple[int, float, float, float]] = []
@@ -77,8 +101,9 @@ def side(kind: str, options: argparse.Namespace) -> dict[str, float]:
         return marks[-1][1] - marks[0][1] > options.seconds
 
     untuned.minimize(
-        *functions(options.features), inner_data=data, outer_data=held_out, method="s-tfbo",
-        batch_size=options.batch, max_steps=10**9, eval_every=500, callback=callback,
+        *functions(options.features), inner_data=given, outer_data={"rows": held_out},
+        method="s-tfbo", batch_size=options.batch, max_steps=10**9, eval_every=500,
+        callback=callback,
     )  # fmt: skip
     # What is read before the first record fills buffers: not a rate that lasts.
     first, last = marks[len(marks) // 4], marks[-1]
@@ -103,6 +128,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--parquet", action="store_true", help="measure Parquet as well")
     parser.add_argument("--folder", type=Path, default=Path("/tmp"))
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--file", help=argparse.SUPPRESS)
@@ -112,21 +138,28 @@ def main() -> None:
         print(json.dumps(side(options.side, options)))
         return
     file = options.folder / "out_of_core.rows"
+    in_columns = Path(f"{file}.parquet")
+    kinds = ["memory", "disk"] + options.parquet * ["parquet"]
     try:
         rows = make(file, options.gigabytes, options.features)
-        ratios = []
+        if options.parquet:
+            make_parquet(in_columns, file, rows, options.features)
+        ratios: dict[str, list[float]] = {kind: [] for kind in kinds[1:]}
         for _ in range(options.rounds):
             found = {}
-            for kind in ("memory", "disk"):
+            for kind in kinds:
                 command = [sys.executable, __file__, *sys.argv[1:], "--side", kind]
                 command += ["--file", str(file), "--rows", str(rows)]
                 output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
                 found[kind] = json.loads(output.splitlines()[-1])
                 print(kind, {name: round(value, 2) for name, value in found[kind].items()})
-            ratios.append(found["memory"]["us per step"] / found["disk"]["us per step"])
-        print(f"speed on disk / in memory: {np.median(ratios):.2f} (rounds: {np.round(ratios, 2)})")
+            for kind, seen in ratios.items():
+                seen.append(found["memory"]["us per step"] / found[kind]["us per step"])
+        for kind, seen in ratios.items():
+            print(f"speed, {kind} / memory: {np.median(seen):.2f} (rounds: {np.round(seen, 2)})")
     finally:
-        file.unlink(missing_ok=True)
+        for path in (file, in_columns):
+            path.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
