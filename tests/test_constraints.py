@@ -73,6 +73,14 @@ def test_start_is_brought_into_the_set(library, method):
     assert x.sum() == pytest.approx(1)
 
 
+def test_a_leaf_without_entries_stays_as_it_is_on_the_simplex(library):
+    ops = get(library)
+    tree = {"none": ops.asarray(np.zeros((2, 0))), "some": ops.asarray(np.zeros(4))}
+    found = ops.simplex(tree)
+    assert tuple(found["none"].shape) == (2, 0)
+    np.testing.assert_allclose(as_numpy(found["some"]), 0.25)
+
+
 def test_simplex_of_large_entries_sums_to_one(library):
     """After a step that was far too long, float32 must not leave the simplex."""
     ops = get(library)

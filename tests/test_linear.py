@@ -339,6 +339,19 @@ def test_splitters_are_welcome():
     np.testing.assert_array_equal(model.coef_, same.coef_)
 
 
+def test_units_that_a_dtype_cannot_hold():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 3)), rng.standard_normal(40)
+    faint = np.float32(1e-41) * X.astype(np.float32)
+    assert not BilevelRidge(max_steps=3).fit(faint, y).coef_.any()
+    small = (1e-37 * X).astype(np.float32)
+    with pytest.raises(ValueError, match="is too large for float32, the dtype of X"):
+        BilevelRidge(max_steps=3).fit(small, 1e4 * X[:, 0])
+    fitted = BilevelRidge(max_steps=3).fit(small, X[:, 0])
+    assert fitted.coef_.dtype == np.float32
+    assert np.corrcoef(fitted.predict(small), X[:, 0])[0, 1] > 0.99
+
+
 def test_a_constant_column_gets_no_weight():
     X, y = rows()
     X[:, 4] = 7.0

@@ -1,6 +1,7 @@
 """Reading a user's table: what is understood, what is refused, and that nothing goes unsaid."""
 
 import os
+import re
 import warnings
 
 import numpy as np
@@ -206,6 +207,8 @@ def test_labels_are_classes_or_numbers(tmp_path):
         (["a", "b"] * 3, "numbers", "holds text such as 'a'"),
         ([f"name {number}" for number in range(9)], "classes", "9 classes in 9 rows"),
         ([1.5, np.inf, 2.0], "numbers", "holds inf"),
+        ([1.0, np.inf, 2.0], "classes", "holds inf"),
+        ([1.5, -1e300, 2.0], "numbers", r"holds 1e\+300; expected finite numbers below"),
     ],
 )
 def test_labels_that_cannot_be_learned_are_refused(values, task, words, tmp_path):
@@ -219,9 +222,12 @@ def test_no_such_label_names_the_nearest(messy, tmp_path):
         labels.read(table, "chrun", None)
 
 
-def test_infinite_numbers_are_refused_by_column_and_row(messy, tmp_path):
-    messy.loc[17, "age"] = -np.inf
-    with pytest.raises(ValueError, match=r"Column 'age' of .* has -inf in row 17 \(counted from 0"):
+@pytest.mark.parametrize("number", [-np.inf, 1e300])
+def test_extreme_numbers_are_refused_by_column_and_row(number, messy, tmp_path):
+    messy["age"] = messy["age"].astype(float)
+    messy.loc[17, "age"] = number
+    words = re.escape(f"has {number} in row 17 (counted from 0")
+    with pytest.raises(ValueError, match=f"Column 'age' of .* {words}"):
         columns.understand(messy, tmp_path / "t.csv")
 
 

@@ -24,9 +24,9 @@ from untuned.ops import Ops, Scalar, Tree
 class Data(NamedTuple):
     """The rows of each side a run works on, as arrays of its library; None where there are none.
 
-    For methods that use them (untuned.stages): `pilot` are a few random rows of the inner side,
-    `held_out` rows of the outer side that are not in `outer`, and `whole` are all rows of the inner
-    side where `inner` is a sample on trial.
+    For methods that use them (untuned.stages): `pilot` are a few random rows of the inner side, and
+    `held_out` rows of the outer side that are not in `outer`. Where `inner` is a sample on trial,
+    `whole` are all rows of the inner side and `unseen` as many of them outside the sample.
     """
 
     inner: Tree = None
@@ -34,6 +34,7 @@ class Data(NamedTuple):
     pilot: Tree = None
     held_out: Tree = None
     whole: Tree = None
+    unseen: Tree = None
 
 
 class Batch(NamedTuple):

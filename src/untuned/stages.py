@@ -6,8 +6,8 @@ last one ended. A stage is over when the loss on rows outside of its sample hard
 (or the method ends by itself): more would only fit the sample.
 
 Ten rows for each variable are enough for a sample. Where that leaves none, as with a weight for
-every row, one sample is made on trial: the method also sees all rows, and ends the stage as soon as
-it finds the sample to be wrong by more than a step can gain.
+every row, one sample is made on trial: the method also sees other rows, and ends the stage as soon
+as these say that the sample is wrong by more than a step can gain.
 """
 
 from __future__ import annotations
@@ -61,14 +61,17 @@ def rows(problem: Problem, solver: Any, seed: int, share: float) -> Data:
     if share == 1:
         return data._replace(pilot=pilot)
     inner, outer = (max(FEWEST_ROWS, round(share * count)) for count in problem.rows)
-    order = _order(problem, seed, 1)
-    return Data(
-        inner=ops.take(data.inner, _order(problem, seed, 0)[:inner]),
-        outer=ops.take(data.outer, order[:outer]),
+    inner_order, outer_order = (_order(problem, seed, side) for side in (0, 1))
+    sample = Data(
+        inner=ops.take(data.inner, inner_order[:inner]),
+        outer=ops.take(data.outer, outer_order[:outer]),
         pilot=pilot,
-        held_out=ops.take(data.outer, order[outer : 2 * outer]),
-        whole=data.inner if inner < _enough(problem) else None,
+        held_out=ops.take(data.outer, outer_order[outer : 2 * outer]),
     )
+    if inner >= _enough(problem):
+        return sample
+    unseen = ops.take(data.inner, inner_order[inner : 2 * inner])
+    return sample._replace(whole=data.inner, unseen=unseen)
 
 
 def _enough(problem: Problem) -> int:

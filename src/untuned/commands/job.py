@@ -121,7 +121,7 @@ def _check_as_in_train(frame: Any, column: Column, path: Path, train: Path) -> N
             f"Column {brief(column.name)} is numbers in {train} and something else in {path}; "
             "expected the same columns in both."
         )
-    columns.refuse_inf(values, path)
+    columns.refuse_extremes(values, path)
 
 
 def _notes(

@@ -82,7 +82,7 @@ class _BilevelLinear(BaseEstimator):
         self.groups_ = np.array(chosen.names, dtype=object)
         self.result_, self.n_iter_ = found.result, found.steps
         coef = (coef / table.scale[:, None]).T
-        return coef.astype(X.dtype), (intercept - coef @ table.mean).astype(X.dtype)
+        return coef, intercept - coef @ table.mean
 
     def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -197,7 +197,8 @@ class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
             target, names = np.eye(len(self.classes_), dtype=np.float32)[codes], self.classes_
         loss = "logistic" if binary else "softmax"
         weight = self._weights(sample_weight, X)
-        self.coef_, self.intercept_ = self._search(loss, X, target, codes, names, weight)
+        found = self._search(loss, X, target, codes, names, weight)
+        self.coef_, self.intercept_ = (_in_dtype(part, X.dtype) for part in found)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -294,7 +295,8 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
         coef, intercept = self._search(
             "squared", X, (target - mean) / spread, strata, range(target.shape[1]), weight
         )
-        coef, intercept = coef * spread[:, None], intercept * spread + mean
+        coef = _in_dtype(coef * spread[:, None], X.dtype)
+        intercept = _in_dtype(intercept * spread + mean, X.dtype)
         self.coef_ = coef[0] if np.ndim(y) == 1 else coef
         self.intercept_ = intercept[0] if np.ndim(y) == 1 else intercept
         return self
@@ -302,6 +304,18 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
     def predict(self, X: Any) -> np.ndarray:
         """The expected target of each row."""
         return self._outputs(X)
+
+
+def _in_dtype(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """What was found, in the dtype of X."""
+    with np.errstate(over="ignore"):
+        held = array.astype(dtype)
+    if not np.isfinite(held).all():
+        raise ValueError(
+            f"A coefficient or intercept of {np.abs(array).max():.3g} is too large for {dtype}, "
+            "the dtype of X; give X or y in other units."
+        )
+    return held
 
 
 def _as_numbers(y: Any) -> np.ndarray:

@@ -34,7 +34,10 @@ class Standardised(NamedTuple):
 
 
 def make(X: Any, weight: np.ndarray) -> Standardised:
-    """`X` standardised by the weighted mean and spread of its columns; a constant one becomes 0."""
+    """`X` standardised by the weighted mean and spread of its columns; a constant one becomes 0.
+
+    So does one whose spread is below what its dtype can hold to more than a few digits.
+    """
     rows, features = X.shape
     dtype = np.float64 if rows * features <= SMALL else np.float32
     if sparse.issparse(X) and _is_better_dense(X):
@@ -51,7 +54,8 @@ def make(X: Any, weight: np.ndarray) -> Standardised:
     if sparse.issparse(X):
         spread = np.maximum(spread - mean**2, 0)
     spread = np.sqrt(spread)
-    constant = spread <= 10 * np.finfo(X.dtype).eps * np.abs(mean)
+    kind = np.finfo(X.dtype)
+    constant = spread <= np.maximum(10 * kind.eps * np.abs(mean), kind.tiny)
     scale = np.where(constant, 1.0, spread)
     shift = np.zeros(features)
     scaled: Any

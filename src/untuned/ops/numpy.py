@@ -117,6 +117,8 @@ def simplex(tree: Tree, /) -> Tree:
 
 
 def _simplex(array: Any) -> Any:
+    if not array.size:
+        return array  # nothing to sum to one
     # The same for all shifts, and with this one large entries do not round the sum away from one.
     array = array - array.max()
     descending = np.sort(array, axis=None)[::-1]

@@ -129,6 +129,8 @@ def simplex(tree: Tree, /) -> Tree:
 
 
 def _simplex(array: Any) -> Any:
+    if not array.numel():
+        return array  # nothing to sum to one
     # The same for all shifts, and with this one large entries do not round the sum away from one.
     array = array - array.max()
     flat = array.flatten()

@@ -25,9 +25,9 @@ so in any unit of x; later ones are at most tenfold the last, so a wrong guess c
 
 **A sample on trial** (batch.data.whole, untuned.stages) has too few rows for its variables, so y
 and v are solved for on the sample, and h is taken with J on all rows, as x may have entries that
-belong to rows outside the sample. The same pass gives <v, grad_y g> on all rows, which is what the
-sample gets wrong in Phi~. Once a step promises less than that the stage is over; if it is so at the
-first step, the sample is unfit, and the run begins anew on all rows.
+belong to rows outside the sample. <v, grad_y g> on as many other rows says what the sample gets
+wrong in Phi~. Once a step promises less than that the stage is over; if it is so at the first step,
+the sample is unfit, and the run begins anew on all rows.
 
 **Ends** by itself where |h| is small against the first, or where <h, p> promises a trifle of what
 was gained or less than rounding can show, three times in a row. Stalls where no shorter step lowers
@@ -121,10 +121,10 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     )  # fmt: skip
     v = solved.z
     own = hypergrad = ops.sub(f.grad_x, linear.cross(v))
-    wrong, crosses = ops.scalar(0.0, y), 1
-    if batch.data.whole is not None:
-        grad, cross = o.inner_cross(x, y, v, batch.data.whole)
-        hypergrad, wrong, crosses = ops.sub(f.grad_x, cross), ops.dot(v, grad), 2
+    wrong, on_trial = ops.scalar(0.0, y), batch.data.whole is not None
+    if on_trial:
+        hypergrad = ops.sub(f.grad_x, o.linear(x, y, batch.data.whole).cross(v))
+        wrong = ops.dot(v, o.inner_grad(x, y, batch.data.unseen))
     correction = ops.dot(v, trial.inner_grad)
     value, error = f.value - correction, ops.maximum(correction, -correction)
 
@@ -174,7 +174,12 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         linear_steps=solved.steps,
         indefinite=ops.maximum(solved.indefinite, trial.indefinite),
         verdict=ops.where(done, CONVERGED, ops.where(stuck, STALLED, GO_ON)),
-        counts=Counts(trial.tries, trial.gradients, trial.products + solved.steps + 1, crosses),
+        counts=Counts(
+            outer_grad=trial.tries,
+            inner_grad=trial.gradients + on_trial,
+            hvp=trial.products + solved.steps + 1,
+            cross=1 + on_trial,
+        ),
     )
     # Where rows outside the sample say that the step was too much, it is taken back.
     x, y = ops.where(over & (held_out > state.held_out), (state.x, state.y), (x, y))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MOST_CATEGORIES = 20
 # Text of which more than half of the values differ is a name, an identifier or prose.
 MOST_DISTINCT = 0.5
+# Of a number: sums of squares of larger ones overflow.
+LARGEST = 1e150
 
 Kind = Literal["numbers", "pixels", "categories", "left out"]
 
@@ -75,7 +77,7 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool) -> Column
     if distinct == 1:
         return column("left out", f"the same in every row: {str(there.iloc[0])[:40]}")
     if types.is_numeric_dtype(values) and not types.is_bool_dtype(values):
-        refuse_inf(values, path)
+        refuse_extremes(values, path)
         if _counts_rows(there, name, distinct):
             return column("left out", "a number of its own for every row")
         if is_image:
@@ -92,14 +94,15 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool) -> Column
     return column("categories", shown + (f", {missing:,} missing as one more" if missing else ""))
 
 
-def refuse_inf(values: pandas.Series, path: Path) -> None:
-    """Refuse a column of numbers of which one is not finite."""
-    infinite = np.isinf(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    if infinite.any():
-        row = int(values.index[int(np.argmax(infinite))])
+def refuse_extremes(values: pandas.Series, path: Path) -> None:
+    """Refuse a column of numbers of which one is not finite, or too large to be squared."""
+    sizes = np.abs(values.to_numpy(dtype=np.float64, na_value=0.0))
+    if not sizes.max(initial=0.0) <= LARGEST:
+        row = int(values.index[int(np.argmax(sizes))])
         raise ValueError(
             f"Column {brief(values.name)} of {path} has {values[row]} in row {row} (counted from "
-            "0); expected finite numbers, or an empty cell where the value is not known."
+            f"0); expected finite numbers below {LARGEST:g}, or an empty cell where the value is "
+            "not known."
         )
 
 

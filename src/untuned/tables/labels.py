@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from untuned.tables.columns import LARGEST
 from untuned.tables.files import Table
 from untuned.wording import brief, unknown
 
@@ -44,11 +45,12 @@ def read(table: Table, name: str, task: Task | None) -> Labels:
         is_quantity = not is_text and (distinct > MOST_NUMBERED_CLASSES or not _are_whole(values))
         task = "numbers" if is_quantity else "classes"
     where = f"Label column {brief(name)} of {table.path}"
+    largest = 0.0 if is_text else np.abs(values.astype(np.float64)).max()
+    if not largest <= LARGEST:
+        raise ValueError(f"{where} holds {largest:g}; expected finite numbers below {LARGEST:g}.")
     if task == "numbers":
         if is_text:
             raise ValueError(f"{where} holds text such as {brief(values[0])}; expected numbers.")
-        if not np.isfinite(values).all():
-            raise ValueError(f"{where} holds inf; expected finite numbers.")
         values = values.astype(np.float64)
     elif not is_text and not _are_whole(values):
         raise ValueError(
