@@ -5,6 +5,8 @@ and lets atheris search the same targets.
 """
 
 import io
+import os
+import subprocess
 import sys
 import warnings
 
@@ -167,3 +169,27 @@ def test_a_command_on_any_table(name, tmp_path_factory):
             assert targets.is_one_sentence(err.strip()), err
 
     run()
+
+
+EVERY_BYTE = """
+import sys
+from pathlib import Path
+import targets
+from untuned.tables import files
+good, path = Path(sys.argv[1]).read_bytes(), Path(sys.argv[2])
+for place in range(len(good) - 8 - int.from_bytes(good[-8:-4], "little"), len(good)):
+    path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+    with targets.sentence_or_result():
+        files.read(path)
+"""
+
+
+def test_no_byte_of_a_parquet_footer_can_end_the_process(tmp_path):
+    """Asked about one column of a damaged file, pyarrow did that: no exception, just the end."""
+    path = tmp_path / "table.parquet"
+    targets.sample_table()[["city"]].to_parquet(path, index=False)
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", EVERY_BYTE, str(path), str(tmp_path / "spoilt")],
+        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr[-2000:]

@@ -90,14 +90,13 @@ def _read_parquet(path: Path) -> pandas.DataFrame:
     from pyarrow import parquet
 
     about = parquet.read_metadata(path)
-    groups = [about.row_group(number) for number in range(about.num_row_groups)]
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+    kinds = {about.schema.column(number).physical_type for number in range(about.num_columns)}
     # A number takes 8 bytes however well the file packs it; a text takes its length and a pointer.
+    # Lengths are those of whole groups: asked about one column, pyarrow may end the process.
+    lengths = [about.row_group(number).total_byte_size for number in range(about.num_row_groups)]
     memory.check(
         path,
-        8 * about.num_rows * about.num_columns
-        + sum(text.total_uncompressed_size for text in texts),
+        8 * about.num_rows * about.num_columns + ("BYTE_ARRAY" in kinds) * sum(lengths),
     )
     _check_names(path, parquet.read_schema(path).names)
     frame = pandas.read_parquet(path)
