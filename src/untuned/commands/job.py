@@ -17,6 +17,8 @@ from untuned.tables.files import Table
 from untuned.tables.labels import Labels, Task
 from untuned.wording import brief
 
+FARTHEST = 1e9  # of a trusted row's value, in spreads of the training rows
+
 
 @dataclass(frozen=True)
 class Job:
@@ -101,6 +103,7 @@ def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[np.ndarray
             if column.kind != "left out":
                 _check_as_in_train(frame, column, path, ready.table.path)
         X = ready.preparation.transform(frame[columns.names_used(ready.columns)])
+        _check_range(X, frame, path, ready)
         return X.astype(np.float32), given
 
 
@@ -122,6 +125,19 @@ def _check_as_in_train(frame: Any, column: Column, path: Path, train: Path) -> N
             "expected the same columns in both."
         )
     columns.refuse_extremes(values, path)
+
+
+def _check_range(X: np.ndarray, frame: Any, path: Path, ready: Ready) -> None:
+    """Refuse a trusted row that is so far from all others that its squares would overflow."""
+    far = np.argwhere(np.abs(X) > FARTHEST)
+    if len(far):
+        row, feature = far[0]
+        name = ready.seen[feature].column
+        raise ValueError(
+            f"Column {brief(name)} of {path} has {frame[name].iloc[row]:g} in row "
+            f"{frame.index[row]} (counted from 0), more than {FARTHEST:g} times the spread that it "
+            f"has in {ready.table.path}; expected the same units in both."
+        )
 
 
 def _notes(
