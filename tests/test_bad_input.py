@@ -14,8 +14,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 import untuned
+from libraries import convert
 from refusals import assert_one_sentence
 from untuned.estimators import (
     BilevelLogisticRegression,
@@ -261,3 +263,24 @@ def test_what_was_found_is_refused_with_a_sentence(name):
     with pytest.raises(ValueError, match=words) as caught:
         estimator.fit(X, y)
     assert_one_sentence(str(caught.value))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_numbers_too_large_to_compute_with(name, kind):
+    X = np.random.default_rng(0).standard_normal((12, 2))
+    X[9, 1] = -1e300
+    with pytest.raises(ValueError, match=r"X holds a number of size 1e\+300; expected numbers"):
+        ESTIMATORS[name]().fit(kind(X), np.arange(12) % 2)
+
+
+def test_norms_whose_squares_overflow_are_no_error(library):
+    """Python's floats, which are the scalars of torch, raise where a power overflows."""
+    big = convert(library, np.array([1e200, -1e200]))
+    rows = convert(library, np.ones((6, 1)))
+    result = untuned.minimize(
+        lambda x, y, batch: (y**2).sum() * batch.mean(),
+        lambda x, y, batch: ((y - x) ** 2).sum() * batch.mean(),
+        big, big, inner_data=rows, outer_data=rows, batch_size=2, max_steps=3,
+    )  # fmt: skip
+    assert result.status == "diverged"

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import _check_sample_weight, check_array, column_or_1d
 
+from untuned.estimators import sizes
 from untuned.wording import brief
 
 BLOCK_ROWS = 4096  # of what is done in blocks, to save memory
@@ -150,6 +151,7 @@ def trusted_rows(
             )
         X = X[list(names)]
     X = check_array(X, accept_sparse="csr", input_name="X_trusted")
+    sizes.check(X, "X_trusted")
     y = column_or_1d(y)
     if X.shape[1] != columns:
         raise ValueError(

@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from untuned import interrupts
 from untuned.coreset import baselines
+from untuned.estimators import sizes
 from untuned.wording import brief, unknown
 
 STRATEGIES = ("bilevel", "herding", "kmeans", "uniform")
@@ -109,6 +110,7 @@ class CoresetSelector(BaseEstimator):
             self, X, y, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2
         )
         check_classification_targets(y)
+        sizes.check(X, "X")
         self.classes_, label = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from untuned import interrupts
-from untuned.estimators import cleaning_input, noise
+from untuned.estimators import cleaning_input, noise, sizes
 from untuned.estimators.cleaning_input import Table
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         cleaning_input.check_labels_present(y, "y")
         X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2)
         check_classification_targets(y)
+        sizes.check(X, "X")
         weight = cleaning_input.checked_weights(sample_weight, X)
         self.classes_, given = np.unique(y, return_inverse=True)
         cleaning_input.check_classes(self.classes_, given, weight)

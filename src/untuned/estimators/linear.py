@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 )
 
 from untuned import interrupts
-from untuned.estimators import folds, groups, standardised
+from untuned.estimators import folds, groups, sizes, standardised
 from untuned.wording import brief
 
 
@@ -183,6 +183,7 @@ class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
         self : BilevelLogisticRegression
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        sizes.check(X, "X")
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
         codes, self.classes_ = encoder.transform(y), encoder.classes_
@@ -286,6 +287,8 @@ class BilevelRidge(RegressorMixin, _BilevelLinear):
         if len(y) < 2:
             raise ValueError("X has n_samples=1; expected at least two rows, to judge by one.")
         target = _as_numbers(y).reshape(len(y), -1)
+        sizes.check(X, "X")
+        sizes.check(target, "y")
         weight = self._weights(sample_weight, X)
         # Strengths do not depend on the targets' units; of one size, targets count alike.
         mean = np.average(target, axis=0, weights=weight)

@@ -87,9 +87,10 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     hypergrad = ops.sub(f.grad_x, g.cross)
     g_norm, r_norm, h_norm = ops.norm(g.grad), ops.norm(residual), ops.norm(hypergrad)
 
-    squares_x = ops.where(t < WARM_UP, core.squares_x, core.squares_x + h_norm**2)
-    squares_y = core.squares_y + g_norm**2
-    squares_v = core.squares_v + r_norm**2
+    # Products and no powers, of which Python's floats make an error where they overflow.
+    squares_x = ops.where(t < WARM_UP, core.squares_x, core.squares_x + h_norm * h_norm)
+    squares_y = core.squares_y + g_norm * g_norm
+    squares_v = core.squares_v + r_norm * r_norm
     far_x = _larger(o, core.distance_x, ops.norm(ops.sub(x, state.x_start)))
     far_y = _larger(o, core.distance_y, ops.norm(ops.sub(y, state.y_start)))
     beta = _ratio(o, far_y, squares_y)
@@ -112,7 +113,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     weight = ops.maximum(1 / (state.seen + 1.0), MEMORY)
     shift = f.value - state.mean
     mean = state.mean + weight * shift
-    spread = (1 - weight) * (state.spread + weight * shift**2)
+    spread = (1 - weight) * (state.spread + weight * shift * shift)
     # What is taken back is not reported either: it may not even be finite.
     steps = ops.where(t > 0, t, 1)
     usual = (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from untuned.estimators.sizes import LARGEST
 from untuned.tables import pixels
 from untuned.wording import brief
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 MOST_CATEGORIES = 20
 # Text of which more than half of the values differ is a name, an identifier or prose.
 MOST_DISTINCT = 0.5
-# Of a number: sums of squares of larger ones overflow.
-LARGEST = 1e150
 
 Kind = Literal["numbers", "pixels", "categories", "left out"]
 

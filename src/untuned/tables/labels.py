@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from untuned.tables.columns import LARGEST
+from untuned.estimators.sizes import LARGEST
 from untuned.tables.files import Table
 from untuned.wording import brief, unknown
 
