@@ -1,6 +1,6 @@
 """`auto` against the best tuned method, problem by problem: how low, how soon, at which scale.
 
-For each problem Phi is taken, outside the clock, at points of each run that are 1.4 times apart in
+For each problem Phi is taken, outside the clock, at points of each run that are 1.2 times apart in
 time. Phi* is the least Phi that any run found. `auto` runs on all rows. A tuned method runs
 on batches of 64 (on all rows where there are none) at its published values; where none are
 published, SOBA at the best of a grid of 24 pairs, searched here. The bill of a tuned method is
@@ -29,7 +29,7 @@ SUITE = (
 )  # fmt: skip
 PUBLISHED = ("soba", "fsla")  # the best two in the comparison that have published values
 GRID = [(s, r) for s in (1.0, 0.1, 0.01, 0.001) for r in (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)]
-APART = 1.4
+APART = 1.2
 SHARES = (0.1, 0.01, 0.001)
 NEVER = float("inf")
 

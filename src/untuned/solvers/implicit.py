@@ -113,7 +113,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
 
     linear = o.linear(x, y, batch.inner)
     residual = ops.sub(f.grad_y, linear.hvp(state.v))
-    share = trials.allowed(ops, state)
+    share = trials.allowed(ops, state, batch)
     solved = conjugate_gradient.solve(
         ops, linear.hvp, residual, state.v,
         tolerance=share**2 * conjugate_gradient.energy(ops, residual, multiply),

@@ -49,7 +49,7 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
         # The first step stays where it is, and so does the last attempt, after all others failed.
         s = ops.where(first | (trial.tries == MOST_TRIALS), 0.0, trial.size)
         x = ops.axpy(s, p, state.x)
-        share = allowed(ops, state)
+        share = allowed(ops, state, batch)
         matrix, linear_steps, spent = _precondition(o, x, trial, batch)
         multiply = preconditioner.apply(ops, matrix)
         # Who stays starts from the y that belongs there, not from where the attempts have led it.
@@ -107,8 +107,13 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
     return ops.while_loop(going, attempt, untried)
 
 
-def allowed(ops: Ops, state: State) -> Scalar:
-    """The share of a residual that may be left: little at the start, whose error is anybody's."""
+def allowed(ops: Ops, state: State, batch: Batch) -> Scalar:
+    """The share of a residual that may be left: little at the start, whose error is anybody's.
+
+    On a sample not so little, as its own error is larger.
+    """
+    if batch.data.held_out is not None:
+        return SHARE
     return ops.where(state.first_norm > 0, SHARE, FIRST_SHARE)
 
 
