@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 Columns = Mapping[str, str | Sequence[str]]
+TURNED = 1024  # rows that are put together from columns at a time
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class ParquetSource:
         found = {column: self._numbers(table, column) for column in self._wanted}
         return [
             found[group] if isinstance(group, str)
-            else np.stack([found[column] for column in group], axis=1)
+            else _side_by_side([found[column] for column in group])
             for group in self._columns.values()
         ]  # fmt: skip
 
@@ -123,6 +124,18 @@ class ParquetSource:
                 "first, or leave it out with untuned.parquet(path, columns)."
             )
         return array
+
+
+def _side_by_side(columns: list[np.ndarray]) -> np.ndarray:
+    """Columns as one array of rows, a few at a time: what is turned stays in the cache."""
+    rows, *rest = columns[0].shape
+    if rest:
+        return np.stack(columns, axis=1)
+    together = np.empty((rows, len(columns)), np.result_type(*columns))
+    for start in range(0, rows, TURNED):
+        part = slice(start, start + TURNED)
+        together[part] = np.stack([column[part] for column in columns]).T
+    return together
 
 
 def _listed(group: str | Sequence[str]) -> list[str]:
