@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from untuned import means
 from untuned import ops as array_libraries
 from untuned.batches import Data
 from untuned.derivatives import Oracles
 from untuned.ops import Ops, Tree
 
-SAME = 1e-3  # relative: is the loss of two halves the mean of theirs?
 PROBED = 500  # rows of a half
 
 
@@ -79,10 +79,7 @@ def check_means(o: Oracles, x: Tree, y: Tree, data: Data) -> None:
         if side is None or side.total < 2:
             continue
         some = np.linspace(0, side.total - 1, 2 * min(side.total // 2, PROBED), dtype=np.int64)
-        first, second, both = (
-            float(function(x, y, ops.take(side, part))) for part in (some[::2], some[1::2], some)
-        )
-        if abs(both - (first + second) / 2) > SAME * max(abs(first), abs(second), abs(both)):
+        if means.gap(ops, function, x, y, side, some) > means.SAME:
             raise _no_mean(name)
 
 

@@ -12,14 +12,13 @@ as these say that the sample is wrong by more than a step can gain.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from untuned import means
 from untuned.batches import Data
-from untuned.compiled import compiled
-from untuned.ops import Ops, Scalar, Tree
+from untuned.ops import Ops, Tree
 from untuned.problem import Problem
 from untuned.solvers import preconditioner
 from untuned.solvers.base import size
@@ -27,7 +26,6 @@ from untuned.solvers.base import size
 GROWTH = 8
 ROWS_PER_VARIABLE, FEWEST_ROWS = 10, 1000  # of a sample: fewer say little about that many variables
 LARGE = 2**25  # bytes of data below which a sample saves less time than compiling for it takes
-SAME = 1e-3  # relative: is the loss of two halves the mean of theirs?
 
 
 def plan(problem: Problem, solver: Any, seed: int) -> list[float]:
@@ -90,23 +88,11 @@ def _bytes(ops: Ops, tree: Tree) -> int:
 
 def _losses_are_means(problem: Problem, seed: int) -> bool:
     """Whether f and g are means over rows, as sampling needs; a sum grows with the sample."""
-    ops, o = problem.ops, problem.oracles
-    for side, function in ((0, o.inner_value), (1, o.outer_value)):
-        some = _order(problem, seed, side)[: 2 * (FEWEST_ROWS // 2)]
-        first, second = np.split(some, 2)
-
-        def value(x: Tree, y: Tree, data: Tree, rows: Any, function: Callable = function) -> Scalar:
-            return function(x, y, ops.take(data, rows))
-
-        # In one piece, as JAX would compile every operation on its own.
-        given = (problem.x0, problem.y0, problem.data[side])
-        of_half, of_all = (
-            compiled(ops, None, value, *given, rows, effort="least") for rows in (first, some)
-        )
-        parts = [
-            float(of(*given, rows))
-            for of, rows in ((of_half, first), (of_half, second), (of_all, some))
-        ]
-        if not abs(parts[2] - (parts[0] + parts[1]) / 2) <= SAME * max(map(abs, parts)):
-            return False
-    return True
+    o, point = problem.oracles, (problem.x0, problem.y0)
+    return all(
+        means.gap(
+            problem.ops, function, *point, problem.data[side],
+            _order(problem, seed, side)[: 2 * (FEWEST_ROWS // 2)],
+        ) <= means.SAME
+        for side, function in ((0, o.inner_value), (1, o.outer_value))
+    )  # fmt: skip

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from untuned.estimators.coreset_selector import CoresetSelector
     from untuned.estimators.label_cleaner import LabelCleaner
-    from untuned.estimators.linear import BilevelLogisticRegression, BilevelRidge
+    from untuned.estimators.linear import BilevelLogisticRegression
+    from untuned.estimators.ridge import BilevelRidge
 
 __all__ = ["BilevelLogisticRegression", "BilevelRidge", "CoresetSelector", "LabelCleaner"]
 
 _HOMES = {
     "BilevelLogisticRegression": "linear",
-    "BilevelRidge": "linear",
+    "BilevelRidge": "ridge",
     "CoresetSelector": "coreset_selector",
     "LabelCleaner": "label_cleaner",
 }

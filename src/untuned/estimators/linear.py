@@ -1,4 +1,7 @@
-"""Linear models that find their own penalty strengths: one per feature, class, group, or in all."""
+"""Linear models that find their own penalty strengths: one per feature, class, group, or in all.
+
+What they share, and the one for classes; the one for numbers is in ridge.py.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import numbers
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
@@ -22,7 +25,7 @@ from untuned.estimators import folds, groups, sizes, standardised
 from untuned.wording import brief
 
 
-class _BilevelLinear(BaseEstimator):
+class BilevelLinear(BaseEstimator):
     """What the two estimators share: parameters, the search, and outputs."""
 
     _column = "class"
@@ -109,7 +112,7 @@ class _BilevelLinear(BaseEstimator):
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
 
 
-class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
+class BilevelLogisticRegression(ClassifierMixin, BilevelLinear):
     """Logistic regression that finds its own penalty strengths by cross-validation.
 
     Minimizes the sum of the rows' log-losses plus 1/2 sum_j s_j w_j^2 over w, where the strengths s
@@ -199,7 +202,7 @@ class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
         loss = "logistic" if binary else "softmax"
         weight = self._weights(sample_weight, X)
         found = self._search(loss, X, target, codes, names, weight)
-        self.coef_, self.intercept_ = (_in_dtype(part, X.dtype) for part in found)
+        self.coef_, self.intercept_ = (sizes.in_dtype(part, X.dtype) for part in found)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -225,115 +228,3 @@ class BilevelLogisticRegression(ClassifierMixin, _BilevelLinear):
         if outputs.ndim == 1:
             return -np.logaddexp(0, np.column_stack([outputs, -outputs]))
         return log_softmax(outputs, axis=1)
-
-
-class BilevelRidge(RegressorMixin, _BilevelLinear):
-    """Ridge regression that finds its own penalty strengths by cross-validation.
-
-    As `BilevelLogisticRegression`, with squared errors: minimizes
-    sum (y - X w - b)^2 + sum_j s_j w_j^2 with the strengths s that predict unseen rows best.
-
-    Parameters
-    ----------
-    penalty : {"feature", "target", "all"}, sequence or mapping, default="feature"
-        As in `BilevelLogisticRegression`; "target" for one strength per column of y.
-    cv, method, max_steps, max_seconds, random_state, verbose
-        As in `BilevelLogisticRegression`; folds are not stratified.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,), or (n_targets, n_features) where y has columns
-    intercept_ : float, or ndarray of shape (n_targets,)
-    regularization_ : ndarray of shape (n_groups,)
-        The strengths, of standardised features, in the units of `alpha` of `Ridge`.
-    groups_, result_, n_iter_, n_features_in_, feature_names_in_
-        As in `BilevelLogisticRegression`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from untuned.estimators import BilevelRidge
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = BilevelRidge(penalty="all", cv=3, random_state=0).fit(X, y)
-    >>> model.score(X, y) > 0.5
-    True
-    """
-
-    _column = "target"
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    @interrupts.passed_on()
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BilevelRidge:
-        """Find the strengths, and fit the model with them to all rows.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : BilevelRidge
-        """
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True,
-            y_numeric=True,
-        )  # fmt: skip
-        if len(y) < 2:
-            raise ValueError("X has n_samples=1; expected at least two rows, to judge by one.")
-        target = _as_numbers(y).reshape(len(y), -1)
-        sizes.check(X, "X")
-        sizes.check(target, "y")
-        weight = self._weights(sample_weight, X)
-        # Strengths do not depend on the targets' units; of one size, targets count alike.
-        mean = np.average(target, axis=0, weights=weight)
-        spread = np.average((target - mean) ** 2, axis=0, weights=weight) ** 0.5
-        spread = np.where(spread > 0, spread, 1.0)
-        strata = np.zeros(len(y), np.int64)
-        coef, intercept = self._search(
-            "squared", X, (target - mean) / spread, strata, range(target.shape[1]), weight
-        )
-        coef = _in_dtype(coef * spread[:, None], X.dtype)
-        intercept = _in_dtype(intercept * spread + mean, X.dtype)
-        self.coef_ = coef[0] if np.ndim(y) == 1 else coef
-        self.intercept_ = intercept[0] if np.ndim(y) == 1 else intercept
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The expected target of each row."""
-        return self._outputs(X)
-
-
-def _in_dtype(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """What was found, in the dtype of X."""
-    with np.errstate(over="ignore"):
-        held = array.astype(dtype)
-    if not np.isfinite(held).all():
-        raise ValueError(
-            f"A coefficient or intercept of {np.abs(array).max():.3g} is too large for {dtype}, "
-            "the dtype of X; give X or y in other units."
-        )
-    return held
-
-
-def _as_numbers(y: Any) -> np.ndarray:
-    """The targets as numbers; scikit-learn lets text and None through."""
-    try:
-        target = np.asarray(y, np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"y holds {brief(np.ravel(y)[0])}; expected numbers, so convert it, or give classes to "
-            "BilevelLogisticRegression."
-        ) from None
-    missing = np.isnan(target).sum()
-    if missing:
-        raise ValueError(
-            f"Input y contains NaN or None in {missing} of {target.size} targets; leave those rows "
-            "out."
-        )
-    return target

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 # Tables are held in float32, which ends at 3e38, and sums of squares in float64.
 LARGEST = 1e37
 
@@ -17,3 +19,15 @@ def check(numbers: Any, name: str) -> None:
             f"{name} holds a number of size {largest:.3g}; expected numbers below {LARGEST:g}, so "
             "give them in another unit."
         )
+
+
+def in_dtype(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """What was found, in the dtype of X, or a sentence where that cannot hold it."""
+    with np.errstate(over="ignore"):
+        held = array.astype(dtype)
+    if not np.isfinite(held).all():
+        raise ValueError(
+            f"A coefficient or intercept of {np.abs(array).max():.3g} is too large for {dtype}, "
+            "the dtype of X; give X or y in other units."
+        )
+    return held
