@@ -35,12 +35,12 @@ docs: .venv/installed-test
 
 # Proof that takes longer than a test (docs/faults.md).
 faults: .venv/installed-test
-	$(BIN)/python -m pytest -q -m slow tests/test_faults.py
+	$(BIN)/python -m pytest -q -m slow tests/run/test_faults.py
 
 FUZZ ?= 50
 SECONDS ?= 60
 fuzz: .venv/installed-fuzz
-	UNTUNED_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q tests/test_bad_input.py tests/test_bad_files.py
+	UNTUNED_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q tests/test_bad_input.py tests/tables/test_bad_files.py
 	$(BIN)/python fuzz/run.py all --seconds $(SECONDS)
 
 MINUTES ?= 60
@@ -56,7 +56,7 @@ bench: .venv/installed-test
 
 # Every method with 1, 2 and 4 processes, which takes minutes.
 scale: .venv/installed-test
-	$(BIN)/python -m pytest -q -m slow tests/test_group.py tests/test_sharded.py
+	$(BIN)/python -m pytest -q -m slow tests/ops/test_group.py tests/ops/test_sharded.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -17,10 +17,11 @@ import numpy as np
 
 import untuned
 from common import experiment, one_core
-from untuned import stages
-from untuned.experiments import tuned_values
-from untuned.experiments.experiment import Experiment
-from untuned.solvers import implicit, lbfgs, preconditioner, trials
+from untuned.experiments.comparison import grids
+from untuned.experiments.problems.experiment import Experiment
+from untuned.run import stages
+from untuned.solvers.auto import implicit, trials
+from untuned.solvers.numerics import lbfgs, preconditioner
 
 SUITE = (
     "quadratic-10", "quadratic-100", "quadratic-10000", "breast-cancer", "diabetes-ridge",
@@ -88,10 +89,10 @@ def tuned(problem: Experiment, seconds: float) -> dict[str, Curve]:
     rows = 0 if batch_size is None else 64 * 1000
     curves = {}
     for name in PUBLISHED:
-        if tuned_values.TUNED in tuned_values.settings(name, problem.name) and batch_size:
+        if grids.TUNED in grids.settings(name, problem.name) and batch_size:
             if problem.name == "digits-cleaning":
                 continue  # borrowed from MNIST; searched below instead
-            solver = tuned_values.solver(name, tuned_values.TUNED, problem.name, rows, 64)
+            solver = grids.solver(name, grids.TUNED, problem.name, rows, 64)
             curves[name] = curve(problem, run(problem, solver, seconds, batch_size))
     if not curves:
         best: tuple[float, Any] = (NEVER, None)

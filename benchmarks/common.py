@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import untuned
-from untuned.experiments import problems
-from untuned.experiments.experiment import Experiment
+from untuned.experiments.problems import registry
+from untuned.experiments.problems.experiment import Experiment
 
 WARM_UP = 2  # rounds that do not count: caches fill, and chunks of a run grow to their length
 
@@ -50,7 +50,7 @@ class Problem(NamedTuple):
 def experiment(name: str) -> Experiment:
     """A problem of the package on real data, or one sentence and exit code 2."""
     try:
-        return problems.get(name)
+        return registry.get(name)
     except ValueError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

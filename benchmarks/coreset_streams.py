@@ -20,11 +20,11 @@ from torch.nn import functional
 
 from common import Row, main
 from untuned import coreset
-from untuned.coreset import proxies
-from untuned.coreset.candidates import Candidates
-from untuned.derivatives import Oracles
+from untuned.coreset.selectors import proxies
+from untuned.coreset.selectors.candidates import Candidates
 from untuned.experiments.continual.networks import SmallResNet
 from untuned.ops import torch as ops
+from untuned.problem.derivatives import Oracles
 
 SIZES = ((10, 50, 0.1), (100, 500, 0.5))  # chosen, candidates, seconds allowed
 # Of Split CIFAR-100 with all 20 tasks, balanced: steps, batches chosen from (19 tasks times 4

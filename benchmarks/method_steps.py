@@ -21,7 +21,7 @@ import covtype
 from bare_methods import GAMMA, RHO
 from common import Problem, Row, beside, main
 from untuned import solvers
-from untuned.batches import uniforms
+from untuned.data.streams import uniforms
 
 INNER_ROWS, OUTER_ROWS, BATCH = 20_000, 5_000, 64
 TARGET = 1.10

@@ -1,7 +1,7 @@
 """What is done with the files the package reads, given any bytes: a result, or a ValueError of one
 sentence. Anything else that comes out of a target is a defect.
 
-Shared by `run.py`, which lets atheris look for such bytes, and by tests/test_bad_files.py.
+Shared by `run.py`, which lets atheris look for such bytes, and by tests/tables/test_bad_files.py.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from untuned import checkpoint
 from untuned.commands import job, record
-from untuned.experiments import datasets, records
+from untuned.experiments import datasets
+from untuned.experiments.comparison import records
 from untuned.report import run_page
-from untuned.result import COLUMNS, History, Result
+from untuned.run.checkpoint import storage
+from untuned.run.result import COLUMNS, History, Result
 
 RUN = records.Run("digits-cleaning", "soba", "tuned", 0, None, 64, 1.0, True)
 
@@ -67,7 +68,7 @@ def read_checkpoint(folder: Path, content: bytes) -> None:
     path = folder / "run"
     path.write_bytes(content)
     with sentence_or_result():
-        checkpoint.load(path)
+        storage.load(path)
 
 
 def read_table(folder: Path, content: bytes) -> None:
@@ -186,7 +187,7 @@ def seeds(name: str, folder: Path) -> list[bytes]:
         return [csv, parquet.read_bytes(), other, b"a,b\n1,2\n", b"a\n1\n2\n"]
     if name == "checkpoint":
         path = folder / "seed"
-        checkpoint.save(path, {"a": np.arange(3), ".b": np.ones((2, 2))}, {"run": {}, "steps": 3})
+        storage.save(path, {"a": np.arange(3), ".b": np.ones((2, 2))}, {"run": {}, "steps": 3})
         return [path.read_bytes()]
     if name in ("result", "run-table", "history"):
         run = folder / "seed run"

@@ -24,7 +24,7 @@ from torch import distributed
 import made_rows
 import untuned
 from made_rows import CLASSES, FEATURES
-from untuned import stages
+from untuned.run import stages
 from untuned.solvers import DTFBO, SABA, SOBA
 
 ROWS = (37, 23)  # inner and outer ones
@@ -37,7 +37,7 @@ METHODS = {
     "auto": "auto",
 }
 SIZES = {"all rows": None, "minibatches": (8, 5), "a sample first": None}
-# Of untuned.stages: half of these few rows are a sample, on trial where x has an entry per row.
+# Of untuned.run.stages: half of these few rows are a sample, on trial where x has an entry per row.
 SAMPLES = {"LARGE": 0, "FEWEST_ROWS": 10, "GROWTH": 2}
 UNEVEN = {  # shares of the rows
     1: [1.0],

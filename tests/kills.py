@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import untuned
-from untuned import checkpoint
+from untuned.run.checkpoint import storage
 from untuned.solvers import DTFBO
 
 RUNS = [
@@ -115,7 +115,7 @@ def forked(action):
 
 def steps_in(path):
     """The steps of a checkpoint, or -1 where there is none; a torn one is an error."""
-    return checkpoint.load(path)[1]["steps"] if path.exists() else -1
+    return storage.load(path)[1]["steps"] if path.exists() else -1
 
 
 def main(kills, seed, folder):

@@ -6,7 +6,7 @@ They stand in for `untuned.estimators` where commands and pages are tested, not 
 import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from untuned.result import COLUMNS, History, Result
+from untuned.run.result import COLUMNS, History, Result
 
 
 def result():

@@ -26,7 +26,7 @@ from untuned.estimators import (
     LabelCleaner,
 )
 from untuned.ops import leaves_of
-from untuned.result import STATUSES
+from untuned.run.result import STATUSES
 
 MANY = float(os.environ.get("UNTUNED_FUZZ", "1"))  # times the examples of the default suite
 

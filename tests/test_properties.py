@@ -11,8 +11,8 @@ import torch
 import untuned
 from libraries import as_numpy, convert, given
 from reference.problems import cleaning, quadratic, regularization
-from untuned.batches import Data
-from untuned.derivatives import Counts, Oracles
+from untuned.data.batches import Data
+from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers import DTFBO, STFBO, Auto
 
 SOLVERS = {

@@ -16,13 +16,15 @@ import standins
 import untuned
 from refusals import assert_one_sentence
 from test_report import browser, job, needs_browser, opened
-from untuned import checkpoint, models
+from untuned.commands import saved_model
 from untuned.commands.clean import clean
 from untuned.commands.coreset import coreset
 from untuned.commands.regularize import regularize
-from untuned.experiments import datasets, records
-from untuned.experiments.records import Run
+from untuned.experiments import datasets
+from untuned.experiments.comparison import records
+from untuned.experiments.comparison.records import Run
 from untuned.report import run_page
+from untuned.run.checkpoint import storage
 from untuned.tables import files
 
 __all__ = ["browser"]  # a fixture
@@ -128,7 +130,7 @@ def test_no_reader_unpickles(trap, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(trap)
     for read in (
-        checkpoint.load,
+        storage.load,
         files.read,
         lambda path: datasets._read(path, ("X",)),
         lambda path: untuned.minimize(
@@ -152,13 +154,13 @@ def test_a_pickle_inside_npz_stays_one(trap, tmp_path):
 
 def test_a_model_with_anything_else_inside_is_refused(trap, tmp_path):
     """What docs tell users to load models with trusts nothing but a NumPy dtype."""
-    path = tmp_path / models.FILE
+    path = tmp_path / saved_model.FILE
     skops.dump({"model": Malicious(tmp_path / "it ran")}, path)
     with pytest.raises(Exception, match="Untrusted"):
-        skops.load(path, trusted=models.TRUSTED)
+        skops.load(path, trusted=saved_model.TRUSTED)
     path.write_bytes(trap)
     with pytest.raises(Exception, match=r"zip"):
-        skops.load(path, trusted=models.TRUSTED)
+        skops.load(path, trusted=saved_model.TRUSTED)
 
 
 # Paths

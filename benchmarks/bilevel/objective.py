@@ -3,7 +3,7 @@
 from benchopt import BaseObjective
 from benchopt.stopping_criterion import NoCriterion
 
-from untuned.experiments import measured
+from untuned.experiments.comparison import measurement
 
 
 class Objective(BaseObjective):
@@ -31,7 +31,7 @@ class Objective(BaseObjective):
         }
 
     def evaluate_result(self, point):
-        return measured.columns(self.experiment, point)
+        return measurement.columns(self.experiment, point)
 
     def get_one_result(self):
-        return {"point": measured.start(self.experiment)}
+        return {"point": measurement.start(self.experiment)}

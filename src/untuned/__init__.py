@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from untuned import solvers, theory
-from untuned.batches import Batch
-from untuned.derivatives import oracles
+from untuned.data.batches import Batch
+from untuned.data.disk.parquet import parquet
 from untuned.diagnostics import check_hypergradient, check_problem
-from untuned.disk.parquet import parquet
-from untuned.result import History, Result, Snapshot
+from untuned.problem.derivatives import oracles
 from untuned.run import minimize
+from untuned.run.result import History, Result, Snapshot
 
 if TYPE_CHECKING:
     from untuned.ops.module import from_module

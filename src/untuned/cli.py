@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from untuned import wording
 from untuned.experiments.reproduce import RECIPES
 from untuned.experiments.reproduce import run as recipe
+from untuned.util import wording
 
 STOPPED = 130  # what typer makes of Ctrl-C
 
@@ -53,8 +53,8 @@ def demo(
 
     Example: `untuned demo --out demo --seed 1`
     """
+    from untuned.commands import demo as experiment
     from untuned.commands.job import Job
-    from untuned.experiments import demo as experiment
 
     train = out / "train.csv"
     job = Job("clean", train, experiment.LABEL, out, method, seed, max_seconds, overwrite)

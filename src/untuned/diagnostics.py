@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from untuned.flat import FlatProblem
 from untuned.ops import Tree
-from untuned.problem import build
+from untuned.problem.build import build
+from untuned.problem.flat import FlatProblem
 
 TINY_CURVATURE = 1e-6  # smallest eigenvalue over the largest
 FAR_APART = 1e4  # ratio of gradient norms worth a word

@@ -1,10 +1,10 @@
 from benchopt import BaseDataset
 
-from untuned.experiments import measured
+from untuned.experiments.comparison import measurement
 
 
 class Dataset(BaseDataset):
-    """A problem of `untuned.experiments.problems`: the paper's two, or another one by its name."""
+    """A problem by its name in `untuned.experiments.problems.registry`."""
 
     name = "problem"
     requirements = ["pip::untuned"]
@@ -13,4 +13,4 @@ class Dataset(BaseDataset):
     test_config = {"problem": "digits-cleaning"}
 
     def get_data(self):
-        return {"experiment": measured.experiment(self.problem, self.rows)}
+        return {"experiment": measurement.experiment(self.problem, self.rows)}

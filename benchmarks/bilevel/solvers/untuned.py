@@ -1,7 +1,7 @@
 from benchopt import BaseSolver
 
 from untuned import solvers
-from untuned.experiments import measured, tuned_values
+from untuned.experiments.comparison import grids, measurement
 
 
 class Solver(BaseSolver):
@@ -12,20 +12,20 @@ class Solver(BaseSolver):
     requirements = ["pip::untuned"]
     parameters = {
         "method": solvers.names(),
-        "setting": [tuned_values.TUNED, tuned_values.DEFAULT],
+        "setting": [grids.TUNED, grids.DEFAULT],
     }
     curve = True  # until the objective says otherwise
-    test_config = {"method": "s-tfbo", "setting": tuned_values.DEFAULT}
+    test_config = {"method": "s-tfbo", "setting": grids.DEFAULT}
 
     def skip(self, experiment, **rules):
-        if self.setting == tuned_values.TUNED:
-            shown = tuned_values.settings(self.method, experiment.name)
-            if tuned_values.TUNED not in shown:
+        if self.setting == grids.TUNED:
+            shown = grids.settings(self.method, experiment.name)
+            if grids.TUNED not in shown:
                 return True, f"no tuned values of {self.method} are published for {experiment.name}"
         return False, None
 
     def set_objective(self, experiment, batch_size, max_seconds, curve):
-        self.run_ = measured.Measured(
+        self.run_ = measurement.Measured(
             experiment, self.method, self.setting, batch_size, max_seconds,
             self.get_seed(use_repetition=True),
         )  # fmt: skip

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned import folder, models
-from untuned.commands import record
+from untuned.commands import record, saved_model
 from untuned.commands.job import Job, Ready, in_front, make_ready, make_trusted_ready
 from untuned.report.run_page import how_it_ended
+from untuned.util import folder
 
 
 class Cleaned(NamedTuple):
@@ -56,12 +56,12 @@ def fit(job: Job, train: Path, trusted: Path | None) -> Cleaned:
 
 def model_of(cleaner: Any) -> Any:
     """The cleaned model as plain scikit-learn."""
-    return models.classifier(cleaner.coef_, cleaner.intercept_, cleaner.classes_)
+    return saved_model.classifier(cleaner.coef_, cleaner.intercept_, cleaner.classes_)
 
 
 def write(target: Path, job: Job, done: Cleaned, trusted: Path | None) -> None:
     """Write the model, the tables and the page."""
-    models.save(target, done.ready.preparation, model_of(done.cleaner))
+    saved_model.save(target, done.ready.preparation, model_of(done.cleaner))
     record.write(
         target,
         job,

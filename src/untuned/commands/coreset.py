@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from untuned import folder, models
-from untuned.commands import record
+from untuned.commands import record, saved_model
 from untuned.commands.job import Job, Ready, in_front, make_ready
 from untuned.report.run_page import how_it_ended
-from untuned.result import Result
+from untuned.run.result import Result
+from untuned.util import folder
 
 
 def coreset(job: Job, size: int) -> str:
@@ -26,7 +26,7 @@ def coreset(job: Job, size: int) -> str:
         kept = np.asarray(selector.indices_, np.int64)
         weights = np.asarray(selector.weights_, np.float64)[kept]
         model = _trained(ready, kept, weights)
-        models.save(target, ready.preparation, model)
+        saved_model.save(target, ready.preparation, model)
         summary = _summary(ready, kept, model, job.seed)
         record.write(
             target,
@@ -60,7 +60,7 @@ def _trained(ready: Ready, rows: np.ndarray, weights: np.ndarray | None = None) 
 
     scaled = None if weights is None else weights * len(rows) / weights.sum()
     model = LogisticRegression(max_iter=1000).fit(ready.X[rows], ready.y[rows], scaled)
-    return models.classifier(model.coef_, model.intercept_, model.classes_)
+    return saved_model.classifier(model.coef_, model.intercept_, model.classes_)
 
 
 def _summary(ready: Ready, kept: np.ndarray, model: Any, seed: int) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned import progress, settings, solvers
+from untuned import solvers
+from untuned.run import settings
 from untuned.tables import columns, files, labels, pixels
 from untuned.tables.columns import Column, Feature, features
 from untuned.tables.files import Table
 from untuned.tables.labels import Labels, Task
-from untuned.wording import brief
+from untuned.util import progress
+from untuned.util.wording import brief
 
 FARTHEST = 1e9  # of a trusted row's value, in spreads of the training rows
 

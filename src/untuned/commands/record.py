@@ -14,7 +14,7 @@ import numpy as np
 
 from untuned.commands.job import Job, Ready, command_line
 from untuned.report import run_page
-from untuned.result import Result
+from untuned.run.result import Result
 from untuned.tables import files
 
 PACKAGES = ("untuned", "jax", "numpy", "pandas", "scikit-learn", "skops")

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from untuned import folder, models
-from untuned.commands import record
+from untuned.commands import record, saved_model
 from untuned.commands.job import Job, Ready, in_front, make_ready
 from untuned.report.regularize_page import strengths_in_words
 from untuned.report.run_page import how_it_ended
-from untuned.result import Result
+from untuned.run.result import Result
 from untuned.tables.labels import Task
+from untuned.util import folder
 
 
 def regularize(job: Job, penalty: str, task: Task | None) -> str:
@@ -27,10 +27,10 @@ def regularize(job: Job, penalty: str, task: Task | None) -> str:
             )
         fitted = _fit(job, ready, penalty)
         if ready.labels.task == "classes":
-            model = models.classifier(fitted.coef_, fitted.intercept_, fitted.classes_)
+            model = saved_model.classifier(fitted.coef_, fitted.intercept_, fitted.classes_)
         else:
-            model = models.regressor(fitted.coef_, fitted.intercept_)
-        models.save(target, ready.preparation, model)
+            model = saved_model.regressor(fitted.coef_, fitted.intercept_)
+        saved_model.save(target, ready.preparation, model)
         summary = _summary(fitted, ready)
         record.write(
             target,
@@ -115,7 +115,7 @@ def _words(summary: dict[str, Any], job: Job, ready: Ready, result: Result) -> s
             *ready.notes,
             *how_it_ended(result.status, result.message),
             f"Strengths, weakest penalty first: {job.out / f'strengths.{ready.table.format}'}",
-            f"Model: {job.out / models.FILE}",
+            f"Model: {job.out / saved_model.FILE}",
             f"Report: {job.out / 'report.html'}",
         ]
     )

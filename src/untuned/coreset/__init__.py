@@ -1,5 +1,5 @@
 """Coresets: which few rows stand for all of them, and with what weights."""
 
-from untuned.coreset.selectors import Selection, distribution, names, select
+from untuned.coreset.selectors.registry import Selection, distribution, names, select
 
 __all__ = ["Selection", "distribution", "names", "select"]

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import untuned
 from untuned.coreset import logistic
 from untuned.coreset.exchange import Exchange
 from untuned.coreset.logistic import Rows
+from untuned.run import minimize
 
 WEIGHT_STEPS = 50
 
@@ -60,7 +60,7 @@ def select(
     y0 = {name: jnp.asarray(leaf) for name, leaf in logistic.models(features, classes).items()}
 
     def exchanged(start: np.ndarray, **settings: Any) -> Any:
-        return untuned.minimize(
+        return minimize(
             logistic.on_all_rows, logistic.on_coreset, jnp.asarray(corner(start, total)), y0,
             outer_data=rows, inner_data=rows, method=Exchange(padded(size)), **settings,
         )  # fmt: skip
@@ -72,7 +72,7 @@ def select(
         result = exchanged(start, **settings)
         x, gains = np.asarray(result.x)[:count], np.asarray(result.state.hypergrad)[:count]
     else:
-        result = untuned.minimize(
+        result = minimize(
             partial(logistic.regularized, size=size), logistic.on_coreset,
             jnp.asarray(0.5 * corner(start, total) + 0.5 * real / count), y0,
             outer_data=rows, inner_data=rows, method=method, constraint="simplex", **settings,
@@ -106,7 +106,7 @@ def _weigh(rows: Rows, chosen: np.ndarray, y0: Any, settings: dict[str, Any]) ->
         number=jnp.arange(slots, dtype=jnp.int32),
     )
     settings = settings | {"max_steps": min(WEIGHT_STEPS, settings.get("max_steps", WEIGHT_STEPS))}
-    result = untuned.minimize(
+    result = minimize(
         logistic.on_all_rows, logistic.on_coreset, jnp.ones(slots, jnp.float32), y0,
         outer_data=rows, inner_data=part, constraint=(0.0, 1.0), **settings,
     )  # fmt: skip

@@ -21,12 +21,12 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from untuned.batches import Batch
-from untuned.coreset.trained import train
-from untuned.derivatives import Counts, Oracles
+from untuned.coreset.inner_solution import train
+from untuned.data.batches import Batch
 from untuned.ops import Scalar, Tree
+from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.base import CONVERGED, GO_ON, Info
-from untuned.solvers.newton_cg import MOST_STEPS
+from untuned.solvers.numerics.newton_cg import MOST_STEPS
 
 SMALLEST_SHARE = 6.0  # as a power of one half
 PATIENCE = 50

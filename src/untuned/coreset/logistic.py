@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from untuned.compiled import reusable
 from untuned.coreset.topk import smoothed_top_k
+from untuned.ops.cache import reusable
 
 # On standardised features: that of scikit-learn's LogisticRegression (C = 1), and a hundredfold,
 # since features as they come may vary by a tenth of one, to which the same C is that much stronger.

@@ -3,18 +3,18 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from untuned.estimators.cleaning.label_cleaner import LabelCleaner
     from untuned.estimators.coreset_selector import CoresetSelector
-    from untuned.estimators.label_cleaner import LabelCleaner
-    from untuned.estimators.linear import BilevelLogisticRegression
-    from untuned.estimators.ridge import BilevelRidge
+    from untuned.estimators.penalties.logistic import BilevelLogisticRegression
+    from untuned.estimators.penalties.ridge import BilevelRidge
 
 __all__ = ["BilevelLogisticRegression", "BilevelRidge", "CoresetSelector", "LabelCleaner"]
 
 _HOMES = {
-    "BilevelLogisticRegression": "linear",
-    "BilevelRidge": "ridge",
+    "BilevelLogisticRegression": "penalties.logistic",
+    "BilevelRidge": "penalties.ridge",
     "CoresetSelector": "coreset_selector",
-    "LabelCleaner": "label_cleaner",
+    "LabelCleaner": "cleaning.label_cleaner",
 }
 
 

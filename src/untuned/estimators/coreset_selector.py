@@ -13,10 +13,9 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from untuned import interrupts
 from untuned.coreset import baselines
-from untuned.estimators import sizes
-from untuned.wording import brief, unknown
+from untuned.util import interrupts, limits
+from untuned.util.wording import brief, unknown
 
 STRATEGIES = ("bilevel", "herding", "kmeans", "uniform")
 FEATURES = ("kernel", "linear")
@@ -110,7 +109,7 @@ class CoresetSelector(BaseEstimator):
             self, X, y, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2
         )
         check_classification_targets(y)
-        sizes.check(X, "X")
+        limits.check(X, "X")
         self.classes_, label = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from untuned.wording import reason, unknown
+from untuned.util.wording import reason, unknown
 
 VARIABLE = "UNTUNED_DATA"
 

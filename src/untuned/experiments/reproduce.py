@@ -11,16 +11,16 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from untuned.wording import unknown
+from untuned.util.wording import unknown
 
 # name -> "module:function"; modules are imported when a recipe is asked for.
 RECIPES = {
-    "figure1": "untuned.experiments.figures:figure1",
-    "figure2": "untuned.experiments.figures:figure2",
+    "figure1": "untuned.experiments.comparison.figures:figure1",
+    "figure2": "untuned.experiments.comparison.figures:figure2",
     "table1": "untuned.experiments.continual.table1:reproduce",
     "table2": "untuned.experiments.continual.table2:reproduce",
-    "theory": "untuned.experiments.theory:reproduce",
-    "tuning": "untuned.experiments.tuning:tuning",
+    "theory": "untuned.experiments.theory.study:reproduce",
+    "tuning": "untuned.experiments.comparison.tuning:tuning",
 }
 
 

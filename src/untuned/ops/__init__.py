@@ -230,7 +230,7 @@ def get(library: str) -> Ops:
 
 def over(group: Any) -> Any:
     """The operations of torch over the processes of a group of torch.distributed."""
-    from untuned.ops import group as module_group
+    from untuned.ops import torch_group as module_group
 
     return module_group.over(group)
 

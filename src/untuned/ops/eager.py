@@ -93,7 +93,7 @@ def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
     return fn
 
 
-# One process; `untuned.ops.group` has several.
+# One process; `untuned.ops.torch_group` has several.
 
 
 def agree(number: float, like: Tree, /) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax import tree_util as tu
 
-from untuned.ops import Scalar, Tree, spread
+from untuned.ops import Scalar, Tree, jax_sharding
 
 name = "jax"
 compiles = True
@@ -32,8 +32,13 @@ while_loop = lax.while_loop
 flatten = tu.tree_flatten
 unflatten = tu.tree_unflatten
 eigh = jnp.linalg.eigh
-agree, total, leads, alike = spread.agree, spread.total, spread.leads, spread.alike
-beside = spread.beside
+agree, total, leads, alike = (
+    jax_sharding.agree,
+    jax_sharding.total,
+    jax_sharding.leads,
+    jax_sharding.alike,
+)
+beside = jax_sharding.beside
 
 
 def paths(tree: Tree, /) -> list[str]:
@@ -93,7 +98,7 @@ def equal(a: Tree, b: Tree, /) -> Scalar:
 def take(tree: Tree, indices: Any, /) -> Tree:
     # The indices come from our own stream: no bounds need checking.
     rows = jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)
-    return spread.dealt(rows)
+    return jax_sharding.dealt(rows)
 
 
 class Rows(NamedTuple):
@@ -215,18 +220,18 @@ def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
 @contextmanager
 def precision(tree: Tree, /) -> Iterator[None]:
     wide = any(dtype_name(leaf) == "float64" for leaf in jax.tree.leaves(tree))
-    mesh = spread.mesh_of(tree)
+    mesh = jax_sharding.mesh_of(tree)
     with ExitStack() as contexts:
         contexts.enter_context(jax.enable_x64(wide or jax.config.read("jax_enable_x64")))
         if mesh is not None:
             contexts.enter_context(jax.set_mesh(mesh))
-        if spread.is_shared(tree):
-            contexts.enter_context(spread.together())
+        if jax_sharding.is_shared(tree):
+            contexts.enter_context(jax_sharding.together())
         yield
 
 
 def asarray(leaf: Any, like: Any = None, /) -> Any:
-    array = spread.automatic(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    array = jax_sharding.automatic(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if like is None:
         return jnp.asarray(array)
     if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype != like.dtype:
@@ -234,12 +239,12 @@ def asarray(leaf: Any, like: Any = None, /) -> Any:
             array = array.astype(like.dtype)
     if isinstance(array, jax.Array):
         return array
-    mesh = spread.mesh_of(like)
-    return spread.put(array, like.sharding if mesh is None else spread.everywhere(mesh))
+    mesh = jax_sharding.mesh_of(like)
+    return jax_sharding.put(array, like.sharding if mesh is None else jax_sharding.everywhere(mesh))
 
 
 def lend(array: np.ndarray, like: Any, /) -> Any:
-    if spread.mesh_of(like) is not None:
+    if jax_sharding.mesh_of(like) is not None:
         return asarray(array, like)
     return jax.device_put(array, like.sharding, may_alias=True)
 
@@ -255,7 +260,7 @@ def device_name(leaf: Any, /) -> str:
 
 
 def to_numpy(leaf: Any, /) -> np.ndarray:
-    return spread.whole(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    return jax_sharding.whole(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
 
 
 def to_host(tree: Tree, /) -> list[np.ndarray]:
@@ -265,14 +270,14 @@ def to_host(tree: Tree, /) -> list[np.ndarray]:
 def from_host(arrays: list[np.ndarray], like: Tree, /) -> Tree:
     leaves, structure = tu.tree_flatten(like)
     pairs = zip(arrays, leaves, strict=True)
-    return tu.tree_unflatten(structure, [spread.put(a, leaf.sharding) for a, leaf in pairs])
+    return tu.tree_unflatten(structure, [jax_sharding.put(a, leaf.sharding) for a, leaf in pairs])
 
 
 def pieces(tree: Tree, /) -> list[tuple[int, int, np.ndarray]]:
     return [
         (number, first, part)
         for number, leaf in enumerate(jax.tree.leaves(tree))
-        for first, part in spread.pieces(leaf)
+        for first, part in jax_sharding.pieces(leaf)
     ]
 
 
@@ -307,7 +312,7 @@ def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
 
 def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
     # Compiled ahead of time: the clock can leave it out, and a second compilation cannot happen.
-    places = spread.out_shardings(fn, args)
+    places = jax_sharding.out_shardings(fn, args)
     lowered = (jax.jit(fn, out_shardings=places) if places else jax.jit(fn)).lower(*args)
     if jax.default_backend() != "cpu":
         return lowered.compile()

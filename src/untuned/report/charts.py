@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from untuned.plotting import BLUE, ORANGE, PANELS
 from untuned.report import page
+from untuned.run.plotting import BLUE, ORANGE, PANELS
 
 if TYPE_CHECKING:
     import pandas

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from untuned.report import charts, page
 from untuned.report.grid import grid
 from untuned.tables.files import EXPECTED
-from untuned.wording import brief, reason
+from untuned.util.wording import brief, reason
 
 if TYPE_CHECKING:
     import pandas

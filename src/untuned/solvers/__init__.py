@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING, Any
 from untuned.solvers.base import METHODS, Info, Solver, get, names
 
 if TYPE_CHECKING:
-    from untuned.solvers.aid import AID
-    from untuned.solvers.amigo import AmIGO
-    from untuned.solvers.auto import Auto
-    from untuned.solvers.bsa import BSA
+    from untuned.solvers.auto.method import Auto
     from untuned.solvers.dtfbo import DTFBO
-    from untuned.solvers.f2sa import F2SA
-    from untuned.solvers.fsla import FSLA
-    from untuned.solvers.itd import ITD
-    from untuned.solvers.mrbo import MRBO
-    from untuned.solvers.saba import SABA
-    from untuned.solvers.soba import SOBA
     from untuned.solvers.stfbo import STFBO
-    from untuned.solvers.stocbio import StocBiO
-    from untuned.solvers.sustain import SUSTAIN
-    from untuned.solvers.ttsa import TTSA
-    from untuned.solvers.vrbo import VRBO
+    from untuned.solvers.tuned.aid import AID
+    from untuned.solvers.tuned.amigo import AmIGO
+    from untuned.solvers.tuned.bsa import BSA
+    from untuned.solvers.tuned.f2sa import F2SA
+    from untuned.solvers.tuned.fsla import FSLA
+    from untuned.solvers.tuned.itd import ITD
+    from untuned.solvers.tuned.mrbo import MRBO
+    from untuned.solvers.tuned.saba import SABA
+    from untuned.solvers.tuned.soba import SOBA
+    from untuned.solvers.tuned.stocbio import StocBiO
+    from untuned.solvers.tuned.sustain import SUSTAIN
+    from untuned.solvers.tuned.ttsa import TTSA
+    from untuned.solvers.tuned.vrbo import VRBO
 
 __all__ = [
     "AID",

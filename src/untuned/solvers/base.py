@@ -1,6 +1,6 @@
 """What every method is: hyperparameters in a frozen dataclass, `init` and `step`.
 
-A method holds no function, no data and no loop over its steps; `untuned.loop` has the loop.
+A method holds no function, no data and no loop over its steps; `untuned.run.loop` has the loop.
 """
 
 from __future__ import annotations
@@ -9,29 +9,29 @@ import importlib
 import sys
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from untuned.batches import Batch
-from untuned.derivatives import Counts, Oracles
+from untuned.data.batches import Batch
 from untuned.ops import Ops, Scalar, Tree
-from untuned.wording import brief, unknown
+from untuned.problem.derivatives import Counts, Oracles
+from untuned.util.wording import brief, unknown
 
 # name -> "module:class"; modules are imported when a method is asked for.
 METHODS = {
-    "aid": "untuned.solvers.aid:AID",
-    "amigo": "untuned.solvers.amigo:AmIGO",
-    "auto": "untuned.solvers.auto:Auto",
-    "bsa": "untuned.solvers.bsa:BSA",
+    "aid": "untuned.solvers.tuned.aid:AID",
+    "amigo": "untuned.solvers.tuned.amigo:AmIGO",
+    "auto": "untuned.solvers.auto.method:Auto",
+    "bsa": "untuned.solvers.tuned.bsa:BSA",
     "d-tfbo": "untuned.solvers.dtfbo:DTFBO",
-    "f2sa": "untuned.solvers.f2sa:F2SA",
-    "fsla": "untuned.solvers.fsla:FSLA",
-    "itd": "untuned.solvers.itd:ITD",
-    "mrbo": "untuned.solvers.mrbo:MRBO",
+    "f2sa": "untuned.solvers.tuned.f2sa:F2SA",
+    "fsla": "untuned.solvers.tuned.fsla:FSLA",
+    "itd": "untuned.solvers.tuned.itd:ITD",
+    "mrbo": "untuned.solvers.tuned.mrbo:MRBO",
     "s-tfbo": "untuned.solvers.stfbo:STFBO",
-    "saba": "untuned.solvers.saba:SABA",
-    "soba": "untuned.solvers.soba:SOBA",
-    "stocbio": "untuned.solvers.stocbio:StocBiO",
-    "sustain": "untuned.solvers.sustain:SUSTAIN",
-    "ttsa": "untuned.solvers.ttsa:TTSA",
-    "vrbo": "untuned.solvers.vrbo:VRBO",
+    "saba": "untuned.solvers.tuned.saba:SABA",
+    "soba": "untuned.solvers.tuned.soba:SOBA",
+    "stocbio": "untuned.solvers.tuned.stocbio:StocBiO",
+    "sustain": "untuned.solvers.tuned.sustain:SUSTAIN",
+    "ttsa": "untuned.solvers.tuned.ttsa:TTSA",
+    "vrbo": "untuned.solvers.tuned.vrbo:VRBO",
 }
 
 

@@ -20,17 +20,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
-from untuned.batches import Batch, Draws, draw
-from untuned.derivatives import Counts, Linear, Oracles
+from untuned.data.batches import Batch, Draws, draw
 from untuned.ops import Scalar, Tree
-from untuned.solvers.adagrad_norm import (
-    Descent,
-    Start,
-    descend_for,
-    descend_until,
-    first_value,
-    step_size,
-)
+from untuned.problem.derivatives import Counts, Linear, Oracles
 from untuned.solvers.base import (
     Info,
     Pair,
@@ -39,6 +31,14 @@ from untuned.solvers.base import (
     require_positive,
     require_start,
     value_estimate,
+)
+from untuned.solvers.numerics.adagrad_norm import (
+    Descent,
+    Start,
+    descend_for,
+    descend_until,
+    first_value,
+    step_size,
 )
 
 STEPS_BY_HAND = 1000  # T where no run says it: the default max_steps of `minimize`

@@ -21,10 +21,9 @@ import warnings
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from untuned.batches import Batch
-from untuned.derivatives import Counts, Oracles
+from untuned.data.batches import Batch
 from untuned.ops import Scalar, Tree
-from untuned.solvers.adagrad_norm import Start, first_value, step_size
+from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.base import (
     Info,
     descend_x,
@@ -32,6 +31,7 @@ from untuned.solvers.base import (
     require_start,
     value_estimate,
 )
+from untuned.solvers.numerics.adagrad_norm import Start, first_value, step_size
 
 
 class State(NamedTuple):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from untuned.estimators.sizes import LARGEST
 from untuned.tables import pixels
-from untuned.wording import brief
+from untuned.util.limits import LARGEST
+from untuned.util.wording import brief
 
 if TYPE_CHECKING:
     import pandas

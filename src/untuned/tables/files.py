@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from untuned.tables import memory
-from untuned.wording import brief, reason
+from untuned.util import memory
+from untuned.util.wording import brief, reason
 
 if TYPE_CHECKING:
     import pandas

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from untuned.estimators.sizes import LARGEST
 from untuned.tables.files import Table
-from untuned.wording import brief, unknown
+from untuned.util.limits import LARGEST
+from untuned.util.wording import brief, unknown
 
 if TYPE_CHECKING:
     import pandas

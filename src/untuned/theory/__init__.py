@@ -5,7 +5,7 @@ of D-TFBO and S-TFBO, `problems` has problems whose constants are known, `checks
 against the bounds, and `estimate` probes the constants of a problem of your own.
 """
 
-from untuned.theory import checks, double_loop, printed, problems, single_loop, trajectory
+from untuned.theory import checks, double_loop, paper_formulas, problems, single_loop, trajectory
 from untuned.theory.constants import Constants
 from untuned.theory.probes import Estimate, estimate
 
@@ -15,7 +15,7 @@ __all__ = [
     "checks",
     "double_loop",
     "estimate",
-    "printed",
+    "paper_formulas",
     "problems",
     "single_loop",
     "trajectory",

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from untuned.wording import brief
+from untuned.util.wording import brief
 
 NOT_GIVEN = math.nan
 

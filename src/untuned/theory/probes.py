@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from untuned.flat import FlatProblem
 from untuned.ops import Tree
-from untuned.problem import Problem, build
+from untuned.problem.build import Problem, build
+from untuned.problem.flat import FlatProblem
 from untuned.solvers.dtfbo import DTFBO
 from untuned.solvers.stfbo import STFBO
 from untuned.theory import double_loop, single_loop
 from untuned.theory.constants import MEANING, Constants
-from untuned.wording import brief
+from untuned.util.wording import brief
 
 POWER_STEPS = 8  # of a power iteration; a few percent are enough for an estimate
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from untuned.theory.constants import Constants
-from untuned.wording import unknown
+from untuned.util.wording import unknown
 
 STEEPEST_BUMP = 3 * math.sqrt(3) / 8  # most of |d/ds s^2 / (1 + s^2)|, at s = 3^(-1/2)
 SHARPEST_SOFT = 48 / (25 * math.sqrt(5))  # most of |soft'''|, at s = 1/2

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.batches import Batch
-from untuned.problem import build
-from untuned.solvers.adagrad_norm import descend_for
+from untuned.data.batches import Batch
+from untuned.problem.build import build
 from untuned.solvers.dtfbo import DTFBO
+from untuned.solvers.numerics.adagrad_norm import descend_for
 from untuned.theory.constants import require_steps
 from untuned.theory.problems import KnownProblem
 

@@ -16,12 +16,12 @@ import torch
 from torch.nn import functional
 
 from untuned import coreset
-from untuned.coreset.candidates import ROWS_PER_PASS, evaluating
+from untuned.coreset.selectors.candidates import ROWS_PER_PASS, evaluating
 from untuned.experiments.continual import networks
 from untuned.experiments.continual.memory import Memory
 from untuned.experiments.continual.protocols import ROWS, Epochs, Online
 from untuned.experiments.continual.streams import Stream, Task
-from untuned.wording import unknown
+from untuned.util.wording import unknown
 
 
 class Outcome(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from untuned.wording import brief
+from untuned.util.wording import brief
 
 Choose = Callable[[int, np.ndarray, np.ndarray, int], np.ndarray]  # (task, X, y, size) -> rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from untuned.wording import unknown
+from untuned.util.wording import unknown
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from untuned.experiments.continual import protocols, streams
 from untuned.experiments.continual.protocols import ROWS
-from untuned.wording import brief, unknown
+from untuned.util.wording import brief, unknown
 
 if TYPE_CHECKING:
     import pandas

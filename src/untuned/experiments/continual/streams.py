@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from untuned.experiments import datasets
-from untuned.wording import brief, unknown
+from untuned.util.wording import brief, unknown
 
 # Training images kept of each class of imbalanced Split CIFAR-100, in label order: a fixed
 # permutation ranks the classes, and rank k keeps the first floor(500 * 0.1^(k / 99)).

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from untuned.experiments import pool
-from untuned.experiments.continual import runs, written
+from untuned.experiments.comparison import pool
+from untuned.experiments.continual import runs, summary
+from untuned.experiments.continual.paper_values import TABLE_1
 from untuned.experiments.continual.protocols import ROWS
-from untuned.experiments.continual.published import TABLE_1
 from untuned.experiments.continual.runs import SETTINGS, Plan
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def reproduce(
     }
     figures = [chart(scored[scored["setting"] == setting], plan, setting) for setting in SETTINGS]
     title = "Table 1: what to keep of each task"
-    written.write(out, "table1", title, f"{plan.words} {RULES}", scored, tables, figures)
+    summary.write(out, "table1", title, f"{plan.words} {RULES}", scored, tables, figures)
     lines = [plan.words]
     for setting, (_, shown) in tables.items():
         best = scored[scored["setting"] == setting.lower()].groupby("method")["A_T"].mean()
@@ -65,11 +65,11 @@ def table(scored: pandas.DataFrame, plan: Plan, setting: str) -> pandas.DataFram
         own = scored[scored["method"] == name].set_index("seed")
         line = {
             "selector": runs.title(name),
-            "A_T": written.spread(own["A_T"], 2),
-            "FGT_T": written.spread(own["FGT_T"], 3),
+            "A_T": summary.spread(own["A_T"], 2),
+            "FGT_T": summary.spread(own["FGT_T"], 3),
         }
         if len(uniform) and name != COMPARED_WITH:
-            line["over uniform"] = written.spread(own["A_T"] - uniform, 2)
+            line["over uniform"] = summary.spread(own["A_T"] - uniform, 2)
         elif len(uniform):
             line["over uniform"] = ""
         if plan.problem == "split-cifar100":
@@ -102,4 +102,4 @@ def chart(scored: pandas.DataFrame, plan: Plan, setting: str) -> object:
         for name in plan.methods
         if comparable and name in TABLE_1
     }
-    return written.dots(values, published, f"{plan.problem}, {setting}")
+    return summary.dots(values, published, f"{plan.problem}, {setting}")

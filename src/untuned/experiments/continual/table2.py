@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from untuned.experiments import pool
-from untuned.experiments.continual import runs, written
-from untuned.experiments.continual.published import STARTS, TABLE_2
+from untuned.experiments.comparison import pool
+from untuned.experiments.continual import runs, summary
+from untuned.experiments.continual.paper_values import STARTS, TABLE_2
 from untuned.experiments.continual.runs import Plan
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def reproduce(
     changes, spreads = sensitivity(scored, plan), weights(scored, plan)
     tables = {"Accuracy": (RULES, changes), "How far from uniform": (ABOUT_SPREAD, spreads)}
     title = "Table 2: do start values matter?"
-    written.write(out, "table2", title, plan.words, scored, tables, [chart(scored, plan)])
+    summary.write(out, "table2", title, plan.words, scored, tables, [chart(scored, plan)])
     lines = [plan.words]
     for line in changes.to_dict("records"):
         lines.append(
@@ -114,4 +114,4 @@ def chart(scored: pandas.DataFrame, plan: Plan) -> object:
         for start, group in own.groupby(own["start"].fillna(-1.0)):
             label = "preset" if start < 0 else f"{start:g}"
             values[f"{runs.title(name)}, {label}"] = group["A_T"].tolist()
-    return written.dots(values, {}, f"{plan.problem}, {SETTING}")
+    return summary.dots(values, {}, f"{plan.problem}, {SETTING}")

@@ -1,0 +1,1 @@
+"""Linear models with derivatives of their own, in NumPy."""

@@ -1,0 +1,1 @@
+"""`untuned.coreset.select`: twelve ways to choose rows behind one interface."""

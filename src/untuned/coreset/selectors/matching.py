@@ -1,0 +1,107 @@
+"""Selectors that match a mean: iCaRL's herding, Grad Matching and GCR.
+
+Gradients are those of the last layer, row i's being the outer product of its residual r_i and of
+its features h_i with a one behind, so <grad_i, grad_j> = <r_i, r_j> (<h_i, h_j> + 1), and no
+gradient is ever written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from untuned.coreset.baselines import Selection, class_quotas, herd
+from untuned.coreset.selectors.candidates import Candidates
+
+PENALTY = 0.5  # of GCR's weights, as in its authors' release
+
+
+def icarl(c: Candidates, size: int) -> Selection:
+    """Per class, features of unit length whose mean follows the class mean; classes take turns."""
+    unit = unit_rows(c.features)
+    orders = [m[herd(unit[m], min(len(m), size), c.share[m])] for m in c.members()]
+    return in_turns(orders, size), np.ones(size)
+
+
+def grad_matching(c: Candidates, size: int) -> Selection:
+    """Rows whose mean gradient, each of unit length, follows the mean of all; no classes."""
+    residuals, features = c.residuals, _with_one(c.features)
+    lengths = np.linalg.norm(residuals, axis=1) * np.linalg.norm(features, axis=1)
+    residuals = residuals / np.where(lengths > 0, lengths, 1)[:, None]
+    target = residuals.T @ (c.share[:, None] * features)
+    squares = np.where(lengths > 0, 1.0, 0.0)
+    total = np.zeros_like(target)
+    chosen = np.empty(size, int)
+    for k in range(size):
+        gap = total - (k + 1) * target
+        distance = squares + 2 * np.einsum("ij,ij->i", residuals @ gap, features)
+        distance[chosen[:k]] = np.inf
+        chosen[k] = np.argmin(distance)
+        total += np.outer(residuals[chosen[k]], features[chosen[k]])
+    return chosen, np.ones(size)
+
+
+def gcr(c: Candidates, size: int) -> Selection:
+    """Per class in proportion, weights of few gradients that sum to the gradient of all.
+
+    Nonnegative orthogonal matching pursuit; where it ends early, rows at random fill up.
+    """
+    counts = np.bincount(c.label, minlength=len(c.classes))
+    quotas = class_quotas(counts, size, c.rng)
+    orders, weights = [], np.zeros(len(c))
+    for place, quota in enumerate(quotas):
+        m = np.flatnonzero(c.label == place)
+        if quota == 0:
+            continue
+        residuals, features = c.residuals[m], _with_one(c.features[m])
+        gram = (residuals @ residuals.T) * (features @ features.T)
+        mass = c.share[m] / c.share[m].mean() if c.share[m].any() else np.ones(len(m))
+        chosen, found = nonnegative_omp(gram, gram @ mass, quota)
+        weights[m[chosen]] = found
+        rest = c.rng.permutation(np.setdiff1d(np.arange(len(m)), chosen))
+        orders.append(m[np.concatenate([chosen, rest])[:quota]])
+    order = in_turns(orders, size)
+    weight = weights[order]
+    return order, weight / weight.max() if weight.max() > 0 else np.ones(size)
+
+
+def nonnegative_omp(
+    gram: np.ndarray, target: np.ndarray, most: int, penalty: float = PENALTY
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and weights w >= 0 that lower |sum of all - sum_j w_j grad_j|^2 + penalty |w|^2.
+
+    `target` are the products of every gradient with the sum to match. Ends early where no row
+    would take a positive weight.
+    """
+    chosen: list[int] = []
+    weight = np.zeros(0)
+    for _ in range(most):
+        slope = target - gram[:, chosen] @ weight
+        slope[chosen] = -np.inf
+        best = int(np.argmax(slope))
+        if slope[best] <= 0:
+            break
+        chosen.append(best)
+        inside = gram[np.ix_(chosen, chosen)] + penalty * np.eye(len(chosen))
+        weight = np.maximum(np.linalg.lstsq(inside, target[chosen], rcond=None)[0], 0)
+    kept = weight > 0
+    return np.asarray(chosen, int)[kept], weight[kept]
+
+
+def unit_rows(X: np.ndarray) -> np.ndarray:
+    """Rows of length one; rows of zeros stay."""
+    X = np.asarray(X, float)  # squares of large numbers overflow in float32
+    lengths = np.linalg.norm(X, axis=1, keepdims=True)
+    return X / np.where(lengths > 0, lengths, 1)
+
+
+def in_turns(orders: Iterable[np.ndarray], size: int) -> np.ndarray:
+    """The first rows of every class, then the second ones, and so on; a class that ends is out."""
+    orders = list(orders)
+    turns = np.concatenate([np.arange(len(order)) for order in orders])
+    return np.concatenate(orders)[np.argsort(turns, kind="stable")][:size]
+
+
+def _with_one(features: np.ndarray) -> np.ndarray:
+    return np.column_stack([features, np.ones(len(features))])

@@ -1,0 +1,87 @@
+"""The paper's problem, by methods of `untuned.minimize`: BCSR, S-TFBO, D-TFBO.
+
+    g(theta, lambda) = sum_i lambda_i l_i(theta) + penalty       lambda on the simplex
+    f(theta, lambda) = sum_i share_i l_i(theta) + C R(lambda)
+    R(lambda) = -E_z sum of the K largest entries of lambda + delta z
+
+from lambda = 1/n and the model as it is. Each gives lambda, by which rows are then drawn. The
+noise z is drawn once per selection: an optimizer sees one function, whose gradient in lambda_i is
+exactly minus the share of draws in which i is among the K largest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from untuned.coreset.selectors import proxies
+from untuned.coreset.selectors.candidates import Candidates
+from untuned.run import minimize
+from untuned.solvers import DTFBO, STFBO, StocBiO
+
+DRAWS = 64
+STEPS = 5  # of lambda, as in BCSR's and the paper's experiments
+STRENGTH = 0.1  # C
+SMOOTHING = 1e-3  # delta
+START = 5.0  # alpha_0 = beta_0 = gamma_0 of the paper's experiment, and BCSR's learning rates
+
+
+def s_tfbo(c: Candidates, size: int, *, start: float = START, **problem: Any) -> np.ndarray:
+    """S-TFBO: one step on theta, v and lambda together."""
+    return weights(c, size, STFBO(start, start, start), **problem)
+
+
+def d_tfbo(
+    c: Candidates, size: int, *, start: float = START, inner_steps: int = 5, linear_steps: int = 3,
+    **problem: Any,
+) -> np.ndarray:  # fmt: skip
+    """D-TFBO with loops of fixed length (appendix B of the paper)."""
+    method = DTFBO(start, start, start, inner_steps=inner_steps, linear_steps=linear_steps)
+    return weights(c, size, method, **problem)
+
+
+def bcsr(
+    c: Candidates, size: int, *, start: float = START, inner_steps: int = 1, linear_steps: int = 3,
+    **problem: Any,
+) -> np.ndarray:  # fmt: skip
+    """BCSR: gradient steps on theta, a Neumann series for v; `start` is both learning rates.
+
+    Its inner objective is g / n, so theta moves by start / n along the gradient of g. Its series
+    lacks the factor start, so that equal learning rates move lambda by one hypergradient.
+    """
+    rate = start / len(c)
+    method = StocBiO(rate, rate, inner_steps=inner_steps, linear_steps=linear_steps)
+    return weights(c, size, method, **problem)
+
+
+def weights(
+    c: Candidates, size: int, method: Any, *, proxy: str = "head", steps: int = STEPS,
+    strength: float = STRENGTH, smoothing: float = SMOOTHING, solved: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """lambda after `steps`; `solved` begins with the model that is best at lambda = 1/n."""
+    model = proxies.get(proxy, c)
+    share, z = model.tensor(c.share), model.tensor(c.rng.standard_normal((DRAWS, len(c))))
+
+    def outer(x: Any, y: Any, rows: Any) -> Any:
+        return share @ model.losses(y, rows) + strength * smoothed_top_k(x, size, smoothing * z)
+
+    def inner(x: Any, y: Any, rows: Any) -> Any:
+        return x @ model.losses(y, rows) + model.penalty(y)
+
+    x0 = torch.full_like(share, 1 / len(c))
+    y0 = proxies.solved(model, x0) if solved else model.start
+    result = minimize(
+        outer, inner, x0, y0, outer_data=model.rows, inner_data=model.rows, method=method,
+        max_steps=steps, constraint="simplex", eval_every=steps,
+    )  # fmt: skip
+    # A method that diverged has no last point; its best one is what there is.
+    last = result.state.x
+    found = last if bool(torch.isfinite(last).all()) else result.x
+    return found.double().cpu().numpy()
+
+
+def smoothed_top_k(x: Any, size: int, noise: Any) -> Any:
+    """R at x, a mean over draws of noise; torch knows its gradient."""
+    return -torch.topk(x + noise, size, dim=1).values.sum(dim=1).mean()

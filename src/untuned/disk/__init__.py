@@ -1,1 +1,0 @@
-"""Data that stay on disk: memory-mapped arrays and Parquet files, read ahead of the steps."""

@@ -1,0 +1,176 @@
+"""Which rows train which model, which rows judge the strengths, and which judge the judges.
+
+Strengths are chosen by the loss on rows that the models have not seen. Where they are many, they
+can fit those rows too, so the choice itself needs a judge: rows that neither the models nor the
+strengths have seen. Every row is such a judge once:
+
+* three or more folds: for each fold k strengths x_k, chosen by models that train on all folds but
+  k and j and are validated on j, for every j; a model with the same x_k, trained on all folds but
+  k, is judged on k.
+* one or two splits: the validation rows of each are cut in two halves; strengths are chosen on one
+  half and judged on the other, and the other way round.
+
+The mean of all logarithms of strengths is the result.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from untuned.util.wording import brief
+
+FEW_ROWS = 5000  # up to here every row should be used on both sides, above a split will do
+FOLDS, SHARE = 5, 0.2
+FEWEST_ROWS = 100  # below, the judges' standard error hides any gain from more than one strength
+MANY_ROWS, ROWS_PER_FEATURE = 2**14, 10  # say enough about strengths, which do not grow with rows
+
+Splits = list[tuple[np.ndarray, np.ndarray]]
+
+
+class Plan(NamedTuple):
+    """Masks of shape (rows, models), and (models, vectors) shares of the vectors of strengths."""
+
+    train: np.ndarray
+    valid: np.ndarray
+    judge: np.ndarray
+    mix: np.ndarray
+    split: np.ndarray  # (models,), that of cv which a model's training rows are of
+
+
+def splits(cv: Any, X: Any, strata: np.ndarray, random: np.random.Generator) -> Splits:
+    """`cv` as pairs of row numbers (train, validation); see BilevelLogisticRegression."""
+    rows = len(strata)
+    if cv is None:
+        cv = min(FOLDS, rows) if rows <= FEW_ROWS else SHARE
+    if isinstance(cv, bool) or (isinstance(cv, numbers.Real) and not _is_usable(cv, rows)):
+        raise ValueError(
+            f"cv={cv!r} is not usable on {rows} rows; expected a number of folds from 2 to {rows}, "
+            "a share of the rows between 0 and 1, a splitter, pairs (train, test) or None."
+        )
+    if isinstance(cv, numbers.Integral):
+        return _by_fold(_deal(strata, int(cv), random))
+    if isinstance(cv, numbers.Real):
+        # The i-th row of a class is held out where i times the share passes a whole number.
+        place = _places(strata, random)
+        held = np.floor((place + 1) * float(cv) + 0.5) > np.floor(place * float(cv) + 0.5)
+        return [(np.flatnonzero(~held), np.flatnonzero(held))]
+    if hasattr(cv, "split") and not isinstance(cv, str):
+        return [(np.asarray(a), np.asarray(b)) for a, b in cv.split(X, strata)]
+    if not isinstance(cv, Iterable) or isinstance(cv, str):
+        raise ValueError(
+            f"cv={brief(cv)} is not usable; expected a number of folds, a share of the rows, a "
+            "splitter, pairs (train, test) or None."
+        )
+    return [(np.asarray(a), np.asarray(b)) for a, b in cv]
+
+
+def sample(
+    strata: np.ndarray, weight: np.ndarray, features: int, random: np.random.Generator
+) -> Any:
+    """The rows to search strengths with: all, or of many some, in the shares of their strata."""
+    most = max(MANY_ROWS, ROWS_PER_FEATURE * features)
+    used = np.flatnonzero(weight > 0)
+    if len(used) <= most:
+        return slice(None)
+    place = _places(strata[used], random)
+    chosen = np.floor(place * most / len(used)) > np.floor((place - 1) * most / len(used))
+    # The first row of each stratum is among them, so that no class is missing.
+    ordered = np.sort(strata[used])
+    chosen |= np.isin(place, np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]))
+    return used[chosen]
+
+
+def can_tell_apart(weight: np.ndarray) -> bool:
+    """Whether rows are enough to judge more than one strength."""
+    return bool(np.count_nonzero(weight) >= FEWEST_ROWS)
+
+
+def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> Plan:
+    """The models to train for these splits; `many` for more than one strength."""
+    count = len(strata)
+    sides = [(_mask(train, count), _mask(test, count)) for train, test in pairs]
+    for number, (train, test) in enumerate(sides):
+        for name, mask in (("train", train), ("validate", test)):
+            if not weight[mask].sum() > 0:
+                raise ValueError(
+                    f"Split {number} of cv has no rows of positive weight to {name} on; expected "
+                    "some on either side, so give fewer folds or more rows."
+                )
+    none = np.zeros(count, bool)
+    if not many:
+        models = [(train, test & ~train, none, 0, k) for k, (train, test) in enumerate(sides)]
+    else:
+        nested = _nested(sides)
+        sound = len(sides) > 2 and all(
+            weight[train].sum() > 0 and weight[valid | judge].sum() > 0
+            for train, valid, judge, *_ in nested
+        )
+        models = nested if sound else _halved(sides, strata)
+    trains, valids, judges, owners, split = zip(*models, strict=True)
+    known = [_knowable(b, a, strata, weight) for a, b in zip(trains, valids, strict=True)]
+    mix = np.zeros((len(models), 1 + owners[-1]))
+    mix[np.arange(len(models)), list(owners)] = 1
+    train, valid, judge = (np.stack(part, axis=1) for part in (trains, known, judges))
+    return Plan(train, valid, judge, mix, np.array(split))
+
+
+def _nested(sides: list) -> list:
+    none = np.zeros_like(sides[0][0])
+    models = []
+    for k, (train_k, test_k) in enumerate(sides):
+        for j, (train, test) in enumerate(sides):
+            if j != k:
+                models.append((train & ~test_k, test & ~train & ~test_k, none, k, k))
+        models.append((train_k & ~test_k, none, test_k, k, k))
+    return models
+
+
+def _halved(sides: list, strata: np.ndarray) -> list:
+    models = []
+    for k, (train, test) in enumerate(sides):
+        test = test & ~train
+        half = np.zeros_like(test)
+        rows = np.flatnonzero(test)
+        half[rows[_places(strata[rows], None) % 2 == 0]] = True
+        models.append((train, test & half, test & ~half, 2 * k, k))
+        models.append((train, test & ~half, test & half, 2 * k + 1, k))
+    return models
+
+
+def _knowable(
+    test: np.ndarray, train: np.ndarray, strata: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """The validation rows of classes that the training rows have: no strength helps with others."""
+    seen = np.bincount(strata, weight * train, strata.max() + 1)[strata] > 0
+    return test & seen if weight[test & seen].sum() > 0 else test
+
+
+def _is_usable(cv: Any, rows: int) -> bool:
+    return 2 <= int(cv) <= rows if isinstance(cv, numbers.Integral) else 0 < cv < 1
+
+
+def _mask(rows: np.ndarray, count: int) -> np.ndarray:
+    mask = np.zeros(count, bool)
+    mask[rows] = True
+    return mask
+
+
+def _places(strata: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
+    """0, 1, 2, ... along the rows sorted by stratum, in random order within each."""
+    order = np.arange(len(strata)) if random is None else random.permutation(len(strata))
+    order = order[np.argsort(strata[order], kind="stable")]
+    place = np.empty(len(strata), np.int64)
+    place[order] = np.arange(len(strata))
+    return place
+
+
+def _deal(strata: np.ndarray, folds: int, random: np.random.Generator) -> np.ndarray:
+    return _places(strata, random) % folds
+
+
+def _by_fold(fold: np.ndarray) -> Splits:
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(fold.max() + 1)]

@@ -1,0 +1,227 @@
+"""The bilevel problem of the linear estimators: many models at once, on one copy of the rows.
+
+x holds logarithms of strengths, a row (c, d_1, ..., d_G) per vector: group k has c + d_k. The inner
+variable holds every model's coefficients. With N the weight of a model's training rows and s the
+strengths that its share of the vectors gives,
+
+    g = sum over models of (1/N) (sum over its training rows of weight * loss + 1/2 sum s w^2)
+    f = sum over vectors of (1/n) (sum over their n validation rows of weight * loss + doubt)
+    doubt = log(1 + exp(-c)) + sum over groups of log cosh(d_k / 2)
+
+Squared errors are in the units of their own variance, so for them it multiplies the second part of
+doubt; the first is left out, as squared errors keep coefficients finite by themselves.
+
+Strengths are in scikit-learn's units (s = 1/C, s = alpha): they weigh against a sum over rows, not
+a mean, so what is found on a part of the rows holds for all of them.
+
+**Doubt** is that coefficients of standardised features are large, and that groups differ: minus
+the logarithm of half-Cauchy densities of the common scale exp(-c/2), and of exp(-d_k / 2) in
+logarithms, as in the horseshoe prior (Carvalho, Polson and Scott). Those are flat enough to let a
+few groups go far, and the more rows the less they count.
+**Coefficients are turned and scaled** (scaling.py), so that g curves about alike in every u,
+whatever the correlations, the strengths and the sizes of classes, which spares conjugate gradients
+most of their steps; and where s grows w falls at once, before u is solved for.
+**Softmax is the same for intercepts that all grow alike**, so a term that asks for a sum of
+zero changes no prediction, and makes g curve in that direction too.
+**Derivatives are in closed form** (`untuned.ops.ClosedForm`): a fit of a few thousand rows is over
+before a compiler has begun. With w = T(x) u, p = grad_w g and q = (grad_ww g) T v,
+
+    grad_u g = T^t p,   (grad_uu g) v = T^t q,
+    (grad_xu g) v = d/dx [<q, T u> + <p, T v> + <s, w * T v> / N]      with all but T and s fixed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit
+
+from untuned.closed_form import stacked
+from untuned.closed_form.losses import LOSSES
+from untuned.estimators.penalties.standardisation import Standardised
+from untuned.estimators.penalties.strengths import Shares, Strengths
+
+# Keeps the intercept of a class finite in a model none of whose rows are of it.
+INTERCEPT_PENALTY = 1e-6
+
+
+class Point(NamedTuple):
+    """What f and g need at one (x, y)."""
+
+    x: np.ndarray
+    y: np.ndarray
+    strengths: Strengths
+    w: np.ndarray  # (features, models, columns)
+    z: np.ndarray  # outputs, (models, columns, rows)
+
+
+class Models:
+    """All models: their rows, who uses which, and the point that was looked at last.
+
+    `train` has weights that sum to 1 for each model and `valid` weights that sum to 1 for each
+    vector, both (rows, models); `doubt` is (vectors, 2), 1/n for both parts of doubt. `fixed` are
+    strengths that do not follow x. Shapes are those of stacked.py.
+    """
+
+    def __init__(
+        self, loss: str, table: Standardised, target: np.ndarray, train: np.ndarray,
+        valid: np.ndarray, shares: Shares, doubt: np.ndarray, fixed: Strengths | None = None,
+    ):  # fmt: skip
+        self.loss, self.table, self.shares, self.doubt = LOSSES[loss], table, shares, doubt
+        self.target = np.ascontiguousarray(target.T)
+        self.train, self.valid = (np.ascontiguousarray(part.T)[:, None] for part in (train, valid))
+        self.down = shares.scaling.curvature**-0.5  # from y's intercepts to those of outputs
+        along = self.down / np.linalg.norm(self.down)
+        self.alike = along if loss == "softmax" else 0 * along
+        self.fixed = fixed
+        self.intercept_penalty = INTERCEPT_PENALTY if fixed is None else 0.0
+        self._last: Point | None = None
+
+    def strengths(self, x: np.ndarray) -> Strengths:
+        """Those at x."""
+        return self.fixed or self.shares.at(x)
+
+    def at(self, x: np.ndarray, y: np.ndarray) -> Point:
+        """Coefficients and outputs at (x, y); f and g often ask for the same one."""
+        last = self._last
+        if last is None or not (np.array_equal(x, last.x) and np.array_equal(y, last.y)):
+            strengths = self.strengths(x)
+            w = strengths.turn.forth(stacked.coefficients(y))
+            last = self._last = Point(x, y, strengths, w, self.outputs(w, y[:, -1]))
+        return last
+
+    def inner_variable(self, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+        """y with coefficients (features, models, columns) and intercepts (models, columns)."""
+        u = self.strengths(x).turn.inverse(coef)
+        return stacked.joined(u, intercept / self.down).astype(self.table.X.dtype)
+
+    def model(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The inverse of `inner_variable`."""
+        return self.strengths(x).turn.forth(stacked.coefficients(y)), y[:, -1] * self.down
+
+    def outputs(self, w: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+        """Of coefficients (features, models, columns) and y's intercepts, on all rows."""
+        shifted = np.tensordot(self.table.shift, w, axes=1)
+        return stacked.outputs(self.table.X, w, intercept * self.down - shifted)
+
+    def back(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """From a gradient in outputs those in w and in y's intercepts."""
+        in_w, sums = stacked.back(self.table.X, slopes)
+        return in_w - np.multiply.outer(self.table.shift, sums), sums * self.down
+
+
+class Inner:
+    """g."""
+
+    def __init__(self, models: Models):
+        self.models = models
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        m, at = self.models, self.models.at(x, y)
+        b = y[:, -1]
+        penalty = ((at.strengths.s * at.w**2).sum(axis=(0, 2)) / m.shares.total).sum()
+        penalty += m.intercept_penalty * (b**2).sum() + ((b @ m.alike) ** 2).sum()
+        value = np.vdot(m.train[:, 0], m.loss.value(at.z, m.target, 1))
+        return float(value + 0.5 * penalty)
+
+    def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """grad_y g."""
+        at = self.models.at(x, y)
+        return self._joined(at, *self._slopes(at))
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """g, grad_x g and grad_y g."""
+        at = self.models.at(x, y)
+        in_s = 0.5 * at.w**2 / self.models.shares.total[:, None]
+        slopes = self._slopes(at)
+        in_x = at.strengths.pull([(stacked.coefficients(y), slopes[0])], in_s)
+        return self(x, y), in_x, self._joined(at, *slopes)
+
+    def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
+        """The second derivatives, to be applied to many v."""
+        m, at = self.models, self.models.at(x, y)
+        bend = m.loss.bend(at.z, 1)
+        turn, total = at.strengths.turn, m.shares.total[:, None]
+        pull_on_w = at.strengths.s / total
+
+        def pull(v: np.ndarray, wrt: str) -> Any:
+            w = turn.forth(stacked.coefficients(v))
+            q, in_intercept = m.back(m.train * bend(m.outputs(w, v[:, -1])))
+            q += pull_on_w * w
+            if wrt != "x":
+                in_y = self._joined(at, q, in_intercept + self._pull_on_intercept(v[:, -1]))
+                if wrt == "y":
+                    return in_y
+            pairs = [(stacked.coefficients(y), q), (stacked.coefficients(v), self._slopes(at)[0])]
+            in_x = at.strengths.pull(pairs, at.w * w / total)
+            return in_x if wrt == "x" else (in_x, in_y)
+
+        return pull
+
+    def hessian_blocks(self, y: np.ndarray) -> tuple[int, int, float]:
+        """A block for each model; the share of the rows that they are made of."""
+        variables = y[0].size
+        return len(y), variables, 1 / stacked.every(self.models.target.shape[-1], variables)
+
+    def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The block of each model, from some of its rows."""
+        m, at = self.models, self.models.at(x, y)
+        some = slice(None, None, stacked.every(at.z.shape[-1], y[0].size))
+        X = m.table.X[some]
+        X = (X.toarray() if sparse.issparse(X) else X) - m.table.shift
+        train = m.train[:, 0, some]
+        train = train / train.sum(axis=1, keepdims=True)
+        columns = range(y.shape[2])
+        pull = m.intercept_penalty * np.eye(len(columns)) + np.outer(m.alike, m.alike)
+        blocks = []
+        for k in range(len(y)):
+            turns = [at.strengths.turn.matrix(k, c) for c in columns]
+            ones = [np.full(len(X), m.down[c], X.dtype) for c in columns]
+            along = [np.column_stack([X @ turns[c], ones[c]]) for c in columns]
+            block = stacked.hessian(along, m.loss.bend(at.z[k, :, some], 0), train[k])
+            for c in columns:
+                held = at.strengths.s[:, k, c] / m.shares.total[k]
+                block[:-1, c, :-1, c] += turns[c].T @ (held[:, None] * turns[c])
+            block[-1, :, -1] += pull
+            blocks.append(block.reshape(y[0].size, -1))
+        return np.stack(blocks)
+
+    def _slopes(self, at: Point) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients in w and in the intercepts of y."""
+        m = self.models
+        in_w, in_intercept = m.back(m.train * m.loss.slope(at.z, m.target, 1))
+        in_w += at.strengths.s * at.w / m.shares.total[:, None]
+        return in_w, in_intercept + self._pull_on_intercept(at.y[:, -1])
+
+    def _joined(self, at: Point, in_w: np.ndarray, in_intercept: np.ndarray) -> np.ndarray:
+        """In y, from gradients in w and in its intercepts."""
+        return stacked.joined(at.strengths.turn.back(in_w), in_intercept)
+
+    def _pull_on_intercept(self, b: np.ndarray) -> np.ndarray:
+        m = self.models
+        return m.intercept_penalty * b + np.outer(b @ m.alike, m.alike)
+
+
+class Outer:
+    """f."""
+
+    def __init__(self, models: Models):
+        self.models = models
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        m, half = self.models, 0.5 * x[:, 1:]
+        value = np.vdot(m.valid[:, 0], m.loss.value(m.at(x, y).z, m.target, 1))
+        differ = (np.logaddexp(half, -half) - np.log(2.0)).sum(axis=1)
+        return float(value + m.doubt[:, 0] @ np.logaddexp(0, -x[:, 0]) + m.doubt[:, 1] @ differ)
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """f, grad_x f and grad_y f."""
+        m, at = self.models, self.models.at(x, y)
+        in_w, in_intercept = m.back(m.valid * m.loss.slope(at.z, m.target, 1))
+        in_x = at.strengths.pull([(stacked.coefficients(y), in_w)], np.zeros_like(at.w))
+        in_x[:, 0] -= m.doubt[:, 0] * expit(-x[:, 0])
+        in_x[:, 1:] += 0.5 * m.doubt[:, 1:] * np.tanh(0.5 * x[:, 1:])
+        return self(x, y), in_x, stacked.joined(at.strengths.turn.back(in_w), in_intercept)

@@ -1,0 +1,87 @@
+"""How g curves, so that coefficients can be turned and scaled until it curves alike everywhere.
+
+Q Lambda Q^T are the features' correlations, and k_c is the curvature of the loss in column c of the
+outputs, both at the model that knows nothing but the mean of the targets: there the mean loss has
+the Hessian k_c Q Lambda Q^T in the coefficients of column c. Nearer the solution k may be far
+smaller, but scales from there would make Newton's steps overshoot. With very many features there
+is no Q, and Lambda is a diagonal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from untuned.closed_form.losses import LOSSES
+from untuned.estimators.penalties.standardisation import Standardised
+
+MOST_TURNED = 1024  # features; above, eigenvectors cost more than they save
+ROWS_PER_FEATURE = 10  # that are looked at: the mean over more hardly differs
+LEAST = 1e-6  # curvature: keeps the scale of a class finite whose rows all weigh nothing
+
+
+class Scaling(NamedTuple):
+    """Q, Lambda and k."""
+
+    basis: np.ndarray  # (features, features), or (0, 0) for none
+    spread: np.ndarray  # (features,)
+    curvature: np.ndarray  # (columns,)
+
+
+class Turn(NamedTuple):
+    """The map from u to w: w = E Q (k Lambda + t/N)^{-1/2} u, E^2 = (k + t/N) / (k + s/N)."""
+
+    last: Any  # E, (features, models, columns)
+    basis: Any
+    first: Any  # (features, models, columns)
+
+    @classmethod
+    def make(cls, s: Any, t: Any, total: Any, scaling: Any) -> Turn:
+        """For strengths s (features, models, columns), or t (models,) where they do not differ."""
+        common, k = (t / total)[:, None], scaling.curvature
+        first = (k * scaling.spread[:, None, None] + common) ** -0.5
+        last = ((k + common) / (k + s / total[:, None])) ** 0.5
+        return cls(last, scaling.basis, first)
+
+    def forth(self, u: Any) -> Any:
+        """w of u."""
+        return self.last * _times(self.basis, self.first * u)
+
+    def back(self, in_w: Any) -> Any:
+        """A gradient in u from that in w: the transposed map."""
+        return self.first * _times(self.basis.T, self.last * in_w)
+
+    def inverse(self, w: Any) -> Any:
+        """u of w."""
+        return _times(self.basis.T, w / self.last) / self.first
+
+    def matrix(self, model: int, column: int) -> np.ndarray:
+        """The map of one model's column, (features, features)."""
+        last, first = self.last[:, model, column], self.first[:, model, column]
+        basis = self.basis if len(self.basis) else np.eye(len(last), dtype=last.dtype)
+        return last[:, None] * basis * first
+
+
+def _times(basis: Any, w: Any) -> Any:
+    return (basis @ w.reshape(len(w), -1)).reshape(w.shape) if len(basis) else w
+
+
+def make(loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray) -> Scaling:
+    """Q, Lambda and k of these rows, in their dtype: a wider one would widen all that follows."""
+    share = weight / weight.sum()
+    curvature = np.maximum(LOSSES[loss].curvature(share @ target), LEAST)
+    rows, features = table.X.shape
+    if features > MOST_TURNED:
+        squares = table.X.power(2) if sparse.issparse(table.X) else table.X**2
+        spread = np.maximum(share @ squares - table.shift**2, LEAST)
+        basis = np.zeros((0, 0))
+    else:
+        some = slice(None, None, max(1, rows // (ROWS_PER_FEATURE * features)))
+        X, share = table.X[some], (share[some] / share[some].sum())[:, None]
+        products = X.T @ (X * share) if sparse.issparse(X) else (X * share).T @ X
+        products = products.toarray() if sparse.issparse(products) else products
+        values, basis = np.linalg.eigh(products - np.outer(table.shift, table.shift))
+        spread = np.maximum(values, 0)
+    return Scaling(*(part.astype(table.X.dtype) for part in (basis, spread, curvature)))

@@ -1,0 +1,93 @@
+"""From x, logarithms of strengths, to each model's strengths and to its coordinates; and back.
+
+**Strengths have limits**, towards which x bends smoothly: below LOWEST a standardised feature is
+as good as free, and above MOST_PER_ROW for each row it is as good as gone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from untuned.estimators.penalties.scaling import Scaling, Turn
+
+LOWEST, MOST_PER_ROW = 1e-4, 100.0
+
+
+class Shares(NamedTuple):
+    """Which entries of x are whose strengths, and how models are scaled."""
+
+    mix: np.ndarray  # (models, vectors), shares
+    group: np.ndarray  # (features, columns)
+    total: np.ndarray  # (models,), N
+    limits: np.ndarray  # (2,), logarithms of the least and the largest strength
+    free: float  # 1 where groups may differ, else 0
+    scaling: Scaling
+
+    def logarithms(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of each model's strengths: (models, groups), and (models, 1) without differences."""
+        own, common = (self._middle + self._half * bent for bent in self._bent(x))
+        return own, common
+
+    def at(self, x: np.ndarray) -> Strengths:
+        """All that x decides."""
+        own, common = self.logarithms(x)
+        s = np.moveaxis(np.exp(own)[:, self.group], 0, 1)
+        turn = Turn.make(s, np.exp(common[:, 0]), self.total, self.scaling)
+        own_slope, common_slope = (1 - bent**2 for bent in self._bent(x))
+        return Strengths(self, s, np.exp(common), turn, own_slope, common_slope)
+
+    def fixed(self, s: np.ndarray) -> Strengths:
+        """Strengths (features, columns) that every model has, whatever x; nothing to pull on."""
+        t = np.full((len(self.total), 1), np.exp(np.log(s).mean()))
+        s = np.repeat(s[:, None], len(self.total), axis=1)
+        turn = Turn.make(s, t[:, 0], self.total, self.scaling)
+        return Strengths(self, s, t, turn, np.zeros((0, 0)), np.zeros((0, 0)))
+
+    def _bent(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        common = self.mix @ x[:, :1]
+        own = common + self.free * (self.mix @ x[:, 1:])
+        return tuple(np.tanh((z - self._middle) / self._half) for z in (own, common))
+
+    @property
+    def _middle(self) -> np.floating:
+        return self.limits.mean()
+
+    @property
+    def _half(self) -> np.floating:
+        return (self.limits[1] - self.limits[0]) / 2
+
+
+class Strengths(NamedTuple):
+    """The strengths at one x, and the map T from u to coefficients that they set."""
+
+    shares: Shares
+    s: np.ndarray  # (features, models, columns)
+    t: np.ndarray  # (models, 1), where groups do not differ
+    turn: Turn
+    own_slope: np.ndarray  # of logarithms in what x gives, (models, groups)
+    common_slope: np.ndarray  # (models, 1)
+
+    def pull(self, in_w: list[tuple[np.ndarray, np.ndarray]], in_s: np.ndarray) -> np.ndarray:
+        """The gradient in x of <in_s, s> plus the sum of <q, T(x) u> over pairs (u, q)."""
+        turn, k, N = self.turn, self.shares.scaling.curvature, self.shares.total[:, None]
+        qw = sum(q * turn.forth(u) for u, q in in_w)
+        qu = sum(turn.back(q) * u for u, q in in_w)
+        # By logarithms of s and t: E falls by half of (s/N) / (k + s/N), and grows likewise with t,
+        # with which the first factor, (k Lambda + t/N)^(-1/2), falls.
+        in_log_s = self.s * (in_s - 0.5 * qw / (k * N + self.s))
+        grows = 0.5 * qw / (k * N + self.t) - 0.5 * qu * turn.first**2 / N
+        in_common = self.t * grows.sum(axis=(0, 2))[:, None] * self.common_slope
+        in_own = self._by_group(in_log_s) * self.own_slope
+        mix, free = self.shares.mix, self.shares.free
+        in_vectors = mix.T @ np.hstack([in_own.sum(axis=1, keepdims=True) + in_common, in_own])
+        in_vectors[:, 1:] *= free
+        return in_vectors.astype(self.s.dtype, copy=False)
+
+    def _by_group(self, values: np.ndarray) -> np.ndarray:
+        """Sums over the coefficients of each group: (models, groups)."""
+        models, groups = self.own_slope.shape
+        place = groups * np.arange(models)[:, None] + self.shares.group[:, None]
+        sums = np.bincount(place.ravel(), values.ravel(), models * groups)
+        return sums.reshape(models, groups)

@@ -1,0 +1,1 @@
+"""The problems that methods are compared on."""

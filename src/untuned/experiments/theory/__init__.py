@@ -1,0 +1,1 @@
+"""`untuned reproduce theory`: runs held against the paper's bounds."""

@@ -1,1 +1,0 @@
-"""What linear models are made of, in NumPy: losses, and many models on the same rows."""

@@ -1,0 +1,1 @@
+"""What the user gave, checked and made into a `Problem`, and its derivatives."""

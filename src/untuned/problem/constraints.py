@@ -1,0 +1,58 @@
+"""The set x lives in, as a projection onto it: what `constraint=` of `minimize` may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from untuned.ops import Ops, Tree
+from untuned.util.wording import brief
+
+EXPECTED = '"simplex", "nonnegative", a pair (low, high), or a function that projects x'
+
+
+def projection(ops: Ops, constraint: Any) -> Callable[[Tree], Tree] | None:
+    """The nearest point of the set, as a function of the tree x; None where x is free.
+
+    "simplex": the entries of each leaf are nonnegative and sum to one. "nonnegative": no entry
+    is below zero. (low, high): entries within these bounds, numbers or None for no bound.
+    A function is taken as it is: x in, projected x out.
+    """
+    if constraint is None:
+        return None
+    if callable(constraint):
+        return constraint
+    if isinstance(constraint, str) and constraint == "simplex":
+        return ops.simplex
+    if isinstance(constraint, str) and constraint == "nonnegative":
+        constraint = (0.0, None)
+    is_pair = isinstance(constraint, tuple) and len(constraint) == 2
+    if is_pair and any(bound is not None for bound in constraint):
+        low, high = (_bound(bound, constraint) for bound in constraint)
+        ends = (-math.inf if low is None else low, math.inf if high is None else high)
+        if ends[0] > ends[1]:
+            raise ValueError(
+                f"constraint={brief(constraint)} has its low end above its high end; give "
+                "(low, high) with low <= high."
+            )
+        if not (ends[0] < math.inf and ends[1] > -math.inf):
+            raise ValueError(
+                f"constraint={brief(constraint)} leaves no finite x; give numbers for its ends, "
+                "or None for no bound."
+            )
+        return lambda x: ops.tree_map(lambda leaf: ops.clip(leaf, *ends), x)
+    raise _unknown(constraint)
+
+
+def _bound(bound: Any, constraint: Any) -> float | None:
+    is_number = isinstance(bound, int | float | np.number) and not isinstance(bound, bool)
+    if bound is not None and not is_number:
+        raise _unknown(constraint)
+    return None if bound is None else float(bound)
+
+
+def _unknown(constraint: Any) -> ValueError:
+    return ValueError(f"constraint={brief(constraint)} is not known; expected {EXPECTED}.")

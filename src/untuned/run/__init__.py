@@ -1,0 +1,116 @@
+"""`minimize`: what the user calls. It checks what was given; loop.py makes the steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from untuned import solvers
+from untuned.ops import Tree
+from untuned.problem.build import build
+from untuned.run import settings
+from untuned.run.checkpoint import resume
+from untuned.run.loop import Run
+from untuned.run.result import Result, Snapshot
+from untuned.util import interrupts
+from untuned.util.progress import Bar
+
+
+def minimize(
+    outer: Callable,
+    inner: Callable,
+    x0: Tree,
+    y0: Tree,
+    *,
+    method: Any = "auto",
+    outer_data: Tree = None,
+    inner_data: Tree = None,
+    batch_size: int | tuple[int | None, int | None] | None = None,
+    max_steps: int = 1000,
+    max_seconds: float | None = None,
+    tol: float | None = None,
+    constraint: Any = None,
+    seed: int = 0,
+    eval_every: int | None = None,
+    callback: Callable[[Snapshot], Any] | None = None,
+    progress: bool = False,
+    checkpoint: str | Path | None = None,
+    group: Any = None,
+    sharded: Any = False,
+) -> Result:
+    """Minimize f(x, y*(x)) over x, where y*(x) minimizes g(x, y) over y.
+
+    Parameters
+    ----------
+    outer, inner : f and g, scalar functions of the trees x and y, called as f(x, y), or as
+        f(x, y, batch) where data are given for them. Where both bring their own derivatives
+        (`untuned.ops.ClosedForm`) and all is in NumPy, nothing else is loaded and nothing compiled.
+    x0, y0 : where to start; arrays, or dicts, tuples and lists of arrays. JAX and NumPy arrays
+        run on JAX, torch tensors on torch, in their dtype and on their device.
+    method : a name of `untuned.solvers.names()`, or a solver such as `untuned.solvers.DTFBO(...)`.
+    outer_data, inner_data : trees of arrays that share their leading axis. Floats take the dtype
+        of x0. Memory-mapped arrays and Parquet files (a path, or `untuned.parquet`) stay on disk
+        where a batch size is given (docs/scale.md).
+    batch_size : rows per step; None for all, a number, or a pair (inner, outer).
+    max_steps, max_seconds : budget of steps, and of this call's time without compilation.
+    tol : stop when the hypergradient norm is at most tol times its first value.
+    constraint : the set of x: "simplex", "nonnegative", (low, high), or a function that projects.
+    seed : of the rows' order.
+    eval_every : steps between records; None for about 100 records in all, or for one at every step
+        of a method that solves for y and v as exactly as it needs.
+    callback : called with a `Snapshot` at every record; returning True stops the run.
+    progress : True for a live bar.
+    checkpoint : a path to save to as the run goes; an existing one is resumed from. Only one run
+        at a time may use it.
+    group : a process group of `torch.distributed`, each of whose processes calls `minimize` with
+        its own rows as data and the same of all else (docs/scale.md). On JAX give sharded arrays.
+    sharded : with `group`, which leaves of x0 belong to a process's own rows: True for all, or a
+        tree of True and False.
+
+    Returns
+    -------
+    Result : the point found, `status`, `message`, `history` and `counts`. Ctrl-C once saves and
+        ends the run with the status "interrupted"; twice, it raises KeyboardInterrupt at once.
+
+    Example
+    -------
+    >>> import numpy as np, untuned
+    >>> f = lambda x, y: ((y - 1.0) ** 2).sum()   # wants y at 1
+    >>> g = lambda x, y: ((y - x) ** 2).sum()     # y follows x
+    >>> result = untuned.minimize(f, g, np.zeros(2), np.zeros(2), tol=1e-3)
+    >>> result.status
+    'converged'
+    """
+    solver = solvers.get(method)() if isinstance(method, str) else method
+    settings.check(solver, max_steps, max_seconds, tol, seed, eval_every, callback)
+    max_steps, seed = int(max_steps), int(seed)  # NumPy's whole numbers are welcome too
+    path = settings.checkpoint_path(checkpoint)
+    problem = build(
+        outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint, group, sharded
+    )
+    settings.check_on_disk(solver, problem.on_disk)
+    if hasattr(solver, "fitted"):  # with those hyperparameters that only its run knows
+        solver = solver.fitted(problem.rows, problem.batch_sizes, max_steps)
+    limits = {
+        "max_steps": max_steps,
+        "max_seconds": None if max_seconds is None else float(max_seconds),
+        "tol": None if tol is None else float(tol),
+    }
+    if eval_every is None:
+        eval_every = 1 if solver.cost.hvp is None else math.ceil(max_steps / 100)
+    resume.check_alike(problem, solver, seed, limits, int(eval_every))
+    leads = problem.ops.leads(problem.y0)  # of several processes one shows and writes
+    with (
+        problem.precision(),
+        resume.only_user(path) if path and leads else nullcontext(),
+        interrupts.counted() as interrupted,
+        Bar(progress and leads, max_steps, solver.name) as bar,
+    ):
+        run = Run(problem, solver, limits, int(eval_every), seed, path)
+        try:
+            return run.result(run.loop(callback, bar, interrupted))
+        finally:
+            run.feeder.close()

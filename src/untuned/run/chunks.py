@@ -1,0 +1,131 @@
+"""A chunk of steps as one function: what JAX compiles once and torch runs as a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from untuned.data.batches import Data, Feed, gather
+from untuned.ops import Scalar, Tree
+from untuned.problem.build import Problem
+from untuned.problem.derivatives import Counts
+from untuned.run import stopping
+from untuned.solvers.base import Info, Solver
+
+
+class Best(NamedTuple):
+    """The point with the smallest measure so far: x_t, and the y and v measured with it."""
+
+    measure: Scalar
+    x: Tree
+    y: Tree
+    v: Tree
+
+
+class Carry(NamedTuple):
+    """All that goes from one step to the next, and so all a checkpoint must hold."""
+
+    state: Any
+    best: Best
+    reference: stopping.Reference
+    info: Info
+    halt: Scalar
+    unchanged: Scalar  # steps in a row that moved nothing
+    # Of this chunk alone; the host adds them up, so that no counter can overflow.
+    steps: Scalar
+    capped: Scalar
+    indefinite: Scalar
+    drawn: tuple[Scalar, Scalar]  # batches of inner and outer data
+    counts: Counts
+
+
+class Position(NamedTuple):
+    """Where a run is: what its steps carry, and the totals kept on the host."""
+
+    carry: Carry
+    steps: int = 0
+    cap_hits: int = 0
+    indefinite: int = 0  # steps in which g was seen not to be convex in y
+    drawn: tuple[int, int] = (0, 0)  # batches of inner and outer data so far
+    counts: Counts = Counts()
+    stage: int = 0
+
+
+def start(problem: Problem, solver: Solver, x: Tree, y: Tree) -> Carry:
+    """The carry before the first step, from (x, y)."""
+    ops = problem.ops
+    state = solver.init(problem.oracles, x, y)
+    zero, none = ops.scalar(0.0, y), ops.counter(0)
+    return Carry(
+        state=state,
+        best=Best(ops.scalar(float("inf"), y), state.x, state.y, state.v),
+        reference=stopping.Reference(zero, zero, zero),
+        info=ops.tree_map(lambda default: none if type(default) is int else zero, Info()),
+        halt=none,
+        unchanged=none,
+        steps=none,
+        capped=none,
+        indefinite=none,
+        drawn=(none, none),
+        counts=Counts(none, none, none, none),
+    )
+
+
+def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
+    """The function (carry, data, feed, count) -> carry that makes up to `count` steps.
+
+    It ends before `count` where a step converges, stalls or is not finite, so where a run ends does
+    not depend on how its steps are cut into chunks.
+    """
+    ops, o = problem.ops, problem.oracles
+    draws = (solver.inner_draws, solver.outer_draws)
+
+    def chunk(carry: Carry, data: Data, feed: Feed, count: Scalar) -> Carry:
+        def going(carry: Carry) -> Scalar:
+            return (carry.steps < count) & (carry.halt == stopping.GO_ON)
+
+        def body(carry: Carry) -> Carry:
+            batch = gather(ops, data, feed, carry.steps, carry.drawn, draws)
+            state, info = solver.step(o, carry.state, batch)
+            info = ops.cast(info, carry.info)
+            reference = stopping.update(ops, carry.reference, info)
+            finite = stopping.is_finite(ops, info)
+            halt = info.verdict
+            unchanged = carry.unchanged
+            if problem.full_batch:  # other rows may move what these rows do not
+                before, after = ((s.x, s.y, s.v) for s in (carry.state, state))
+                unchanged = ops.where(ops.equal(before, after), unchanged + 1, ops.counter(0))
+                halt = ops.where(unchanged >= stopping.STALL_STEPS, stopping.STALLED, halt)
+            if tol is not None:
+                converged = stopping.is_converged(info, reference, tol, solver.loops)
+                halt = ops.where(converged, stopping.CONVERGED, halt)
+            halt = ops.where(finite, halt, stopping.DIVERGED)
+            better = finite & (info.measure <= carry.best.measure)
+            if solver.loops == "single":
+                better = better & stopping.inner_is_solved(info, reference)
+            candidate = Best(info.measure, *solver.measured(carry.state, state))
+            return Carry(
+                state=state,
+                best=ops.where(better, candidate, carry.best),
+                reference=reference,
+                info=info,
+                halt=ops.cast(halt, carry.halt),
+                unchanged=unchanged,
+                steps=carry.steps + 1,
+                capped=carry.capped + info.capped,
+                indefinite=carry.indefinite + info.indefinite,
+                drawn=(carry.drawn[0] + info.inner_drawn, carry.drawn[1] + info.outer_drawn),
+                counts=Counts(*(a + b for a, b in zip(carry.counts, info.counts, strict=True))),
+            )
+
+        none = ops.counter(0)
+        fresh = carry._replace(
+            steps=none,
+            capped=none,
+            indefinite=none,
+            drawn=(none, none),
+            counts=Counts(none, none, none, none),
+        )
+        return ops.while_loop(going, body, fresh)
+
+    return chunk

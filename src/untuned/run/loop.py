@@ -1,0 +1,302 @@
+"""The only outer loop: chunks of steps, the clock, history, stopping, checkpoints."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from untuned.data.batches import Feed, gather, on_first
+from untuned.ops import Tree
+from untuned.ops.cache import compiled, name_of
+from untuned.problem.build import Problem
+from untuned.problem.derivatives import Counts
+from untuned.run import chunks, messages, stages, stopping
+from untuned.run.checkpoint import resume
+from untuned.run.chunks import Position
+from untuned.run.feeder import Feeder
+from untuned.run.result import COLUMNS, History, Result, Snapshot, Status
+from untuned.util.progress import Bar
+
+LITTLE_DATA = 2**20  # bytes
+CHUNK_SECONDS = 0.2  # so that the bar is live and a time limit is kept
+
+
+class Run:
+    """The mutable side of one run: where it is, what it has seen, what it cost."""
+
+    def __init__(
+        self, problem: Problem, solver: Any, limits: dict, eval_every: int, seed: int,
+        path: Path | None,
+    ):  # fmt: skip
+        self.problem, self.solver, self.limits = problem, solver, limits
+        self.eval_every, self.seed = eval_every, seed
+        self.feeder = Feeder(problem, solver, seed, eval_every)
+        self.seconds = 0.0
+        self.bad_inner_value = math.nan
+        self.history = History(spacing=eval_every)
+        self.shares = stages.plan(problem, solver, seed)
+        self.compile_seconds = 0.0
+        self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
+        # All processes of a run resume, or none: one may be too late to find no file.
+        found = self.saver is not None and self.saver.path.exists()
+        resumed = problem.agree(float(found)) > 0
+        self.now = Position(self._start(in_one_piece=not resumed))
+        if self.saver and resumed:
+            self.now, self.history, self.seconds = self.saver.load(self.now, limits["tol"])
+        self.sound = self.now  # the last position at which g was seen to be finite
+        self._compile()
+
+    def _compile(self) -> None:
+        """Make ready for the rows of the present stage."""
+        start = time.perf_counter()
+        ops, o = self.problem.ops, self.problem.oracles
+        share = self.shares[self.now.stage]
+        data = self.data = stages.rows(self.problem, self.solver, self.seed, share)
+        function = chunks.make(self.problem, self.solver, self.limits["tol"])
+        now, feeder = self.now, self.feeder
+        feed = feeder.make(now.steps, now.drawn, feeder.longest)
+        arguments = (now.carry, data, feed, np.int32(0))
+        name = self._name()
+        # A few steps on little data are over long before an optimizing compiler is.
+        little = (
+            sum(getattr(leaf, "nbytes", 0) for leaf in ops.flatten(arguments)[0]) <= LITTLE_DATA
+        )
+        # Methods of many loops (no fixed number of products) take long to compile, few steps to
+        # end, and spend them on products.
+        effort = "full" if self.solver.cost.hvp is not None else "least" if little else "half"
+        self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, effort=effort)
+        # What the first step sets up is not the method's time. Its result is not used, so where a
+        # step may take long the set-up of its outer parts must do.
+        one = (effort != "half" or share < 1) and ops.compiles
+        ops.sync(self.chunk(*arguments[:3], np.int32(one)))
+
+        def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
+            batch = gather(ops, data, feed, 0, (0, 0), feeder.draws)
+            return on_first(ops, batch.inner, lambda rows: o.inner_value(x, y, rows))
+
+        point = (self.problem.x0, self.problem.y0)
+        feed = feeder.make(now.steps, now.drawn, 1)
+        name = name and ("inner value", name)
+        self.inner_value = compiled(ops, name, inner_value, *point, data, feed, effort=effort)
+        self.compile_seconds += time.perf_counter() - start
+
+    def _start(self, in_one_piece: bool) -> chunks.Carry:
+        """What the first step is given, by one compiled function in place of many small ones.
+
+        Not where a checkpoint is to be read: a wrong one is refused before anything is compiled.
+        """
+        problem, solver, name = self.problem, self.solver, self._name()
+        point = (problem.x0, problem.y0)
+        if not in_one_piece:
+            return problem.ops.beside(chunks.start(problem, solver, *point), point)
+        start = compiled(
+            problem.ops, name and ("start", name), partial(chunks.start, problem, solver),
+            *point, effort="least",
+        )  # fmt: skip
+        return start(*point)
+
+    def _name(self) -> Hashable | None:
+        """All that compiled steps depend on, beside the shapes of arrays."""
+        o, constraint = self.problem.oracles, self.problem.constraint
+        if constraint == "a function":
+            return None  # which may read what it likes
+        tol = self.limits["tol"] or 0.0
+        return name_of(o.outer_function, o.inner_function, self.solver, tol, constraint)
+
+    def loop(self, callback: Callable | None, bar: Bar, interrupted: Callable[[], bool]) -> Status:
+        """Make steps until something ends the run; the status says what."""
+        began, size = self.seconds, 1
+        self._watch_inner()
+        while (status := self._status(self.seconds - began)) is None:
+            if self.problem.agree(float(interrupted())):
+                status = "interrupted"
+                break
+            to_record = self.eval_every - self.now.steps % self.eval_every
+            left = self.limits["max_steps"] - self.now.steps
+            before = self.now.steps
+            taken = self._advance(min(size, to_record, left))
+            # Chunks grow and shrink to last about CHUNK_SECONDS; results do not depend on it.
+            fitting = int((self.now.steps - before) * CHUNK_SECONDS / max(taken, 1e-6))
+            size = max(1, min(2 * size, fitting, self.feeder.longest))
+            if self.now.steps % self.eval_every == 0:
+                self._watch_inner()
+                self.history.append(self._record())
+                self._save(only_if_due=True)
+                if callback and self._report(callback):
+                    status = "callback"
+                    break
+            self._enter_next_stage()
+            info = self.now.carry.info
+            bar.update(self.now.steps, float(info.outer), float(info.hypergrad_norm))
+        if self.now.steps > (self.history["step"][-1] if self.history.records else 0):
+            if status != "diverged" and not self._watch_inner():
+                status = "diverged"
+            self.history.append(self._record())
+        self._save()
+        return status
+
+    def _advance(self, most: int) -> float:
+        """Make up to `most` steps, as many as the rows at hand are for; the seconds taken."""
+        start = time.perf_counter()
+        now, feeder = self.now, self.feeder
+        count = min(most, feeder.room(now.drawn))
+        feed = feeder.take(now.steps, now.drawn)
+        carry = self.chunk(now.carry, self.data, feed, np.int32(count))
+        feeder.draw_ahead(now.steps, now.drawn, count)  # while the device computes
+        self.problem.ops.sync(carry)
+        taken = self.problem.agree(time.perf_counter() - start)
+        self.seconds += taken
+        self.now = Position(
+            carry,
+            now.steps + int(carry.steps),
+            now.cap_hits + int(carry.capped),
+            now.indefinite + int(carry.indefinite),
+            (now.drawn[0] + int(carry.drawn[0]), now.drawn[1] + int(carry.drawn[1])),
+            Counts(*(a + int(b) for a, b in zip(now.counts, carry.counts, strict=True))),
+            now.stage,
+        )
+        return taken
+
+    def _enter_next_stage(self) -> None:
+        """Where a stage is over and more rows are left, go on with them."""
+        carry, ops = self.now.carry, self.problem.ops
+        # A first step only looks around. Where it is the last the sample is unfit: begin anew.
+        unfit = self.now.steps == 1
+        ends = (stopping.CONVERGED, stopping.STALLED) + unfit * (stopping.DIVERGED,)
+        if int(carry.halt) not in ends or self.now.stage == len(self.shares) - 1:
+            return
+        if unfit:
+            fresh = self._start(in_one_piece=True)._replace(info=carry.info)
+        else:
+            fresh = carry._replace(
+                state=self.solver.on_new_rows(self.problem.oracles, carry.state),
+                # Values on other rows do not compare.
+                best=carry.best._replace(measure=ops.scalar(math.inf, self.problem.y0)),
+                halt=ops.counter(stopping.GO_ON),
+                unchanged=ops.counter(0),
+            )
+        fresh = self._beside(fresh)
+        self.now = self.now._replace(carry=fresh, stage=self.now.stage + 1)
+        self.sound = self.now
+        self._compile()
+
+    def _watch_inner(self) -> bool:
+        """Is g itself finite where the next step would evaluate it? Asked at records only.
+
+        No method needs the value of g, and evaluating it at every step would cost a good part of
+        one. Where it is not finite, the steps since the last record are made again one by one,
+        which is exact, and the run ends with the step that first evaluates g there.
+        """
+        if int(self.now.carry.halt) == stopping.DIVERGED:
+            return False
+        if math.isfinite(self._inner_value()):
+            self.sound = self.now
+            return True
+        self.now = self.sound
+        while math.isfinite(self._inner_value()) and int(self.now.carry.halt) == stopping.GO_ON:
+            self._advance(1)
+        self.bad_inner_value = self._inner_value()
+        best = self.now.carry.best
+        self.now = self.now._replace(carry=self.now.carry._replace(halt=self._halt(stopping.GO_ON)))
+        self._advance(1)
+        ended = self.now.carry._replace(best=best, halt=self._halt(stopping.DIVERGED))
+        self.now = self.now._replace(carry=ended)
+        return False
+
+    def _inner_value(self) -> float:
+        state = self.now.carry.state
+        feed = self.feeder.make(self.now.steps, self.now.drawn, 1)
+        return float(self.inner_value(state.x, state.y, self.data, feed))
+
+    def _halt(self, code: int) -> Any:
+        return self._beside(self.problem.ops.counter(code))
+
+    def _beside(self, tree: Tree) -> Tree:
+        return self.problem.ops.beside(tree, self.problem.y0)
+
+    def _save(self, only_if_due: bool = False) -> None:
+        if not self.saver:
+            return
+        if not only_if_due or self.problem.agree(float(self.saver.is_due())):
+            self.saver.save(self.now, self.history, self.seconds, self.limits["tol"])
+
+    def _status(self, seconds: float) -> Status | None:
+        """Why the run is over, or None."""
+        carry, steps, cap_hits = self.now[:3]
+        halt = int(carry.halt)
+        if halt == stopping.STALLED:
+            # At rest because the hypergradient is zero but for rounding: that is the goal.
+            rounding = 100 * float(np.finfo(self.problem.dtype).eps)
+            at_rest = stopping.is_converged(
+                carry.info, carry.reference, rounding, self.solver.loops
+            )
+            return "converged" if at_rest else "stalled"
+        if halt != stopping.GO_ON:
+            return "diverged" if halt == stopping.DIVERGED else "converged"
+        over: Status | None = None
+        if steps >= self.limits["max_steps"]:
+            over = "max_steps"
+        elif self.limits["max_seconds"] is not None and seconds >= self.limits["max_seconds"]:
+            over = "max_seconds"
+        return "cap_hit" if over and stopping.keeps_hitting_cap(cap_hits, steps) else over
+
+    def _record(self) -> dict[str, Any]:
+        carry, steps, cap_hits, indefinite, _, counts, _ = self.now
+        info = {
+            name: value.item() if hasattr(value, "item") else value
+            for name, value in carry.info._asdict().items()
+            if name in COLUMNS
+        }
+        totals = {"cap_hits": cap_hits, "indefinite": indefinite} | counts._asdict()
+        return {"step": steps, "seconds": self.seconds} | info | totals
+
+    def _report(self, callback: Callable) -> bool:
+        state = self.now.carry.state
+        x, y, v = self.problem.outward((state.x, state.y, state.v))
+        record = self.history.last()
+        snapshot = Snapshot(
+            self.now.steps, self.seconds, x, y, v, record, state, self.compile_seconds
+        )
+        try:
+            stop = bool(callback(snapshot))  # NumPy's True is not `True`
+        except Exception:
+            if not self.problem.grouped:  # saving takes all processes, and the others go on
+                self._save()  # what is wrong with a callback is not wrong with the run
+            raise
+        return self.problem.agree(float(stop)) > 0
+
+    def result(self, status: Status) -> Result:
+        """What the user gets: the best point, and why the run ended."""
+        carry, steps, counts = self.now.carry, self.now.steps, self.now.counts
+        # A batch's own loss is no ground to prefer an earlier point, a divergence is.
+        comparable = self.problem.full_batch or getattr(self.solver, "averages", False)
+        worse = comparable and stopping.last_is_worse(carry.info, carry.best.measure)
+        point = carry.best if worse or status == "diverged" else carry.state
+        x, y, v, state = self.problem.outward((point.x, point.y, point.v, carry.state))
+        first_norm = float(carry.reference.hypergrad_norm)
+        return Result(
+            x=x,
+            y=y,
+            v=v,
+            status=status,
+            message=messages.sentence(
+                status,
+                self._record() | {"inner": self.bad_inner_value},
+                first_norm,
+                self.limits,
+                self.problem.dtype,
+                self.solver,
+            ),
+            steps=steps,
+            seconds=self.seconds,
+            compile_seconds=self.compile_seconds,
+            counts=counts._asdict(),
+            history=self.history,
+            state=state,
+        )

@@ -1,0 +1,234 @@
+"""`auto` on all rows: quasi-Newton steps on Phi(x) = f(x, y*(x)), by implicit differentiation.
+
+A step moves x along the direction that the last one found, and evaluates there. With H, J for
+grad_yy g, grad_xy g at the new (x, y),
+
+    x <- x + s p,  y near y*(x) by Newton's method from the last y,  s = 1 or shorter, until
+    Phi~(x) <= Phi~(last x) + 1e-4 s <h, p>                                up to rounding
+    v:   H v = grad_y f  by conjugate gradients from the last v
+    h  = grad_x f - J v                                                    the hypergradient
+    Phi~ = f(x, y) - <v, grad_y g(x, y)>           Phi(x), but for the square of the error of y
+    p  = -B h                                            B: limited-memory BFGS
+
+(the test of s uses the last v, as there is no other yet). The first step stays where it is.
+
+**Accuracy.** y and v are solved for until a tenth is left of the error that the step of x caused,
+as `conjugate_gradient.energy` sees it. So their errors are in proportion to the last step's length,
+and fall with the hypergradient; no number says how exact is exact enough. If Phi~ fails to fall
+while <v, grad_y g> is not small against the promised decrease, y may be to blame, and is made more
+exact before the step is made shorter.
+
+**Scale.** Every comparison is between quantities of one unit, so multiplying f or g by a constant
+changes nothing. Only the first step needs a length: a tenth of x's size per entry, or 0.1 where x
+is zero, but no longer than the slope needs to promise a tenth of |f|, all of which but the 0.1 is
+so in any unit of x; later ones are at most tenfold the last, so a wrong guess costs a few steps.
+
+**A sample on trial** (batch.data.whole, run/stages.py) has too few rows for its variables, so y
+and v are solved for on the sample, and h is taken with J on all rows, as x may have entries that
+belong to rows outside the sample. <v, grad_y g> on as many other rows says what the sample gets
+wrong in Phi~. Once a step promises less than that the stage is over; if it is so at the first step,
+the sample is unfit, and the run begins anew on all rows.
+
+**Ends** by itself where |h| is small against the first, or where <h, p> promises a trifle of what
+was gained or less than rounding can show, three times in a row. Stalls where no shorter step lowers
+Phi~ though more is promised, unless |h| has fallen by the square root of rounding by then.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from untuned.data.batches import Batch
+from untuned.ops import Ops, Scalar, Tree
+from untuned.problem.derivatives import Counts, Oracles
+from untuned.solvers.auto import trials
+from untuned.solvers.base import CONVERGED, GO_ON, STALLED, Info, size
+from untuned.solvers.numerics import conjugate_gradient, lbfgs, preconditioner
+
+FIRST_LENGTH = 0.1  # of a step of x
+FAILURES = 2
+LITTLE = 0.01  # share of the whole decrease below which a step on a sample is the last
+IDLE = 3  # steps in a row that promise a trifle
+MOST_LINEAR_STEPS = 1000
+
+
+class State(NamedTuple):
+    """Where the last step ended, what it found there, and what is remembered of those before."""
+
+    x: Tree
+    y: Tree
+    v: Tree
+    value: Scalar  # Phi~
+    hypergrad: Tree
+    direction: Tree  # p
+    slope: Scalar  # of Phi~ along it, on these rows
+    memory: lbfgs.Memory
+    length: Scalar  # of the last step of x
+    matrix: Any  # the preconditioner, or None
+    linear_steps: Scalar  # since it was made
+    first_norm: Scalar  # of the hypergradient
+    first_value: Scalar  # Phi~ on these rows
+    held_out: Scalar  # f on held-out rows
+    gained: Scalar  # by how much it has fallen in all
+    steps: Scalar  # on these rows
+    failures: Scalar
+    idle: Scalar
+
+
+def init(o: Oracles, x: Tree, y: Tree) -> State:
+    """Start at (x, y) with v = 0."""
+    ops = o.ops
+    zero, none, nothing = ops.scalar(0.0, y), ops.counter(0), ops.zeros_like(x)
+    entries = size(ops, x)
+    rms = ops.norm(x) / entries**0.5
+    return State(
+        x=x, y=y, v=ops.zeros_like(y), value=zero, hypergrad=nothing, direction=nothing,
+        slope=zero, memory=lbfgs.empty(ops, x),
+        length=FIRST_LENGTH * entries**0.5 * ops.where(rms > 0, rms, zero + 1),
+        matrix=preconditioner.identity(o, y),
+        linear_steps=ops.counter(preconditioner.owed(o, y)),
+        first_norm=zero, first_value=zero, held_out=zero, gained=zero,
+        steps=none, failures=none, idle=none,
+    )  # fmt: skip
+
+
+def on_new_rows(o: Oracles, state: State) -> State:
+    """The state for going on with other rows: the next step stays where it is and evaluates.
+
+    What BFGS has learned on a sample misleads it on others, so that is forgotten.
+    """
+    none, memory = o.ops.counter(0), lbfgs.empty(o.ops, state.x)
+    return state._replace(memory=memory, steps=none, failures=none, idle=none)
+
+
+def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
+    """Move x along the direction found before, and find the next."""
+    ops = o.ops
+    none = ops.counter(0)
+    first = state.steps == 0
+    most = min(MOST_LINEAR_STEPS, 2 * size(ops, state.y) + 10)
+
+    trial = trials.search(o, state, batch, most)
+    multiply = preconditioner.apply(ops, trial.matrix)
+    x, y, f = ops.axpy(trial.size, state.direction, state.x), trial.y, trial.outer
+
+    linear = o.linear(x, y, batch.inner)
+    residual = ops.sub(f.grad_y, linear.hvp(state.v))
+    share = trials.allowed(ops, state, batch)
+    solved = conjugate_gradient.solve(
+        ops, linear.hvp, residual, state.v,
+        tolerance=share**2 * conjugate_gradient.energy(ops, residual, multiply),
+        most=most, precondition=multiply,
+    )  # fmt: skip
+    v = solved.z
+    own = hypergrad = ops.sub(f.grad_x, linear.cross(v))
+    wrong, on_trial = ops.scalar(0.0, y), batch.data.whole is not None
+    if on_trial:
+        hypergrad = ops.sub(f.grad_x, o.linear(x, y, batch.data.whole).cross(v))
+        wrong = ops.dot(v, o.inner_grad(x, y, batch.data.unseen))
+    correction = ops.dot(v, trial.inner_grad)
+    value, error = f.value - correction, ops.maximum(correction, -correction)
+
+    moved, failed = trial.accepted > 0, trial.accepted == 0
+    step_of_x, change = ops.sub(x, state.x), ops.sub(hypergrad, state.hypergrad)
+    memory = lbfgs.remember(ops, state.memory, step_of_x, change, moved & (state.steps > 0))
+    # A model that leads nowhere is forgotten, and the next step is short and down the slope.
+    memory = ops.where(failed, lbfgs.empty(ops, x), memory)
+    went = trial.size * ops.norm(state.direction)
+    # Where Phi has only bent downwards so far, no model says how far to go: farther than this.
+    bent_down = (memory.count == 0) & (ops.dot(step_of_x, change) < 0)
+    farther = ops.where(bent_down, trials.GROWTH * went, went)
+    length = ops.where(first, _first_length(ops, state.length, f.value, hypergrad), farther)
+    length = ops.where(moved, length, 0.01 * state.length)
+    p, h_norm, step_x = _direction(o, memory, x, hypergrad, length)
+    slope = ops.dot(own, p)
+
+    first_norm = ops.where(state.first_norm > 0, state.first_norm, h_norm)
+    first_value = ops.where(first, value, state.first_value)
+    # Below this a gain is nothing: rounding of f, or a trifle of what was gained since the start.
+    small = ops.epsilon(y) ** (2 / 3)
+    trifle = ops.maximum(
+        ops.epsilon(y) * ops.maximum(f.value, -f.value), small * (first_value - value)
+    )
+    idle = ops.where(-slope <= trifle, state.idle + 1, none)
+    failures = ops.where(failed, state.failures + 1, none)
+    held_out, gained, over = _watch_held_out(o, state, batch, x, y)
+    # Before there is a model of Phi to say what a step can gain, a tenth of |f| stands for it.
+    gain = ops.where(memory.count > 0, -slope, FIRST_LENGTH * ops.maximum(f.value, -f.value))
+    over = over | (ops.maximum(wrong, -wrong) > gain)
+    # No way down is the end all the same, where |h| has fallen as far as f can resolve.
+    at_rest = (failures >= FAILURES) & (h_norm <= ops.epsilon(y) ** 0.5 * first_norm)
+    done = (h_norm <= small * first_norm) | (idle >= IDLE) | at_rest
+    stuck = over | (failures >= FAILURES)
+
+    info = Info(
+        outer=f.value,
+        inner_grad_norm=ops.norm(trial.inner_grad),
+        residual_norm=solved.residual_norm,
+        hypergrad_norm=h_norm,
+        step_x=step_x,
+        step_y=1.0,
+        step_v=1.0,
+        measure=value + error,
+        measure_error=error,
+        inner_steps=trial.newton_steps,
+        linear_steps=solved.steps,
+        indefinite=ops.maximum(solved.indefinite, trial.indefinite),
+        verdict=ops.where(done, CONVERGED, ops.where(stuck, STALLED, GO_ON)),
+        counts=Counts(
+            outer_grad=trial.tries,
+            inner_grad=trial.gradients + on_trial,
+            hvp=trial.products + solved.steps + 1,
+            cross=1 + on_trial,
+        ),
+    )
+    # Where rows outside the sample say that the step was too much, it is taken back.
+    x, y = ops.where(over & (held_out > state.held_out), (state.x, state.y), (x, y))
+    following = State(
+        x=x, y=y, v=v, value=value, hypergrad=hypergrad, direction=p, slope=slope,
+        memory=memory, length=length,
+        matrix=trial.matrix, linear_steps=trial.linear_steps + solved.steps,
+        first_norm=first_norm, first_value=first_value, held_out=held_out, gained=gained,
+        steps=state.steps + 1, failures=failures, idle=idle,
+    )  # fmt: skip
+    return ops.cast(following, state), info
+
+
+def _direction(
+    o: Oracles, memory: lbfgs.Memory, x: Tree, hypergrad: Tree, length: Scalar
+) -> tuple[Tree, Scalar, Scalar]:
+    """The direction p, the norm that is zero at a stationary point, and a step size to report.
+
+    Under a constraint: the spectral projected gradient (Birgin, Martinez and Raydan), since only
+    the projection of the set is known.
+    """
+    ops = o.ops
+    norm = ops.norm(hypergrad)
+    has = memory.count > 0
+    short = length / ops.where(norm > 0, norm, 1.0)
+    along = ops.where(has, lbfgs.scale(ops, memory), short)
+    if o.project is None:
+        quasi_newton = lbfgs.direction(ops, memory, hypergrad)
+        down = ops.tree_map(lambda leaf: -short * leaf, hypergrad)
+        return ops.where(has, quasi_newton, down), norm, along
+    p = ops.sub(o.project(ops.axpy(-along, hypergrad, x)), x)
+    return p, ops.norm(p) / along, along
+
+
+def _first_length(ops: Ops, longest: Scalar, f: Scalar, hypergrad: Tree) -> Scalar:
+    """No farther than to where the slope promises a tenth of |f|, whatever the unit of x."""
+    norm = ops.norm(hypergrad)
+    promising = FIRST_LENGTH * ops.maximum(f, -f) / ops.where(norm > 0, norm, 1.0)
+    return ops.where((promising > 0) & (promising < longest), promising, longest)
+
+
+def _watch_held_out(
+    o: Oracles, state: State, batch: Batch, x: Tree, y: Tree
+) -> tuple[Scalar, Scalar, Scalar]:
+    """f on rows outside the sample, its decrease so far, and whether the last step's was little."""
+    if batch.data.held_out is None:
+        return state.held_out, state.gained, state.steps < 0  # never
+    now = o.outer_value(x, y, batch.data.held_out)
+    gain = o.ops.where(state.steps > 0, state.held_out - now, 0.0)
+    gained = state.gained + gain
+    return now, gained, (state.steps > 0) & (gain <= LITTLE * gained)

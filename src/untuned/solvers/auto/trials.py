@@ -1,0 +1,144 @@
+"""The steps of x that `auto` tries before it takes one (implicit.py says by what test)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from untuned.data.batches import Batch
+from untuned.ops import Ops, Scalar, Tree
+from untuned.problem.derivatives import Oracles, Outer
+from untuned.solvers.numerics import preconditioner
+from untuned.solvers.numerics.newton_cg import solve_inner
+
+if TYPE_CHECKING:
+    from untuned.solvers.auto.implicit import State
+
+FIRST_SHARE, SHARE = 0.01, 0.1  # of a residual that may be left: at the start, after a step
+GROWTH = 10.0  # most, of a step over the last one
+ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
+MOST_TRIALS = 20
+
+
+class Trial(NamedTuple):
+    """A step of x being tried, and what it took so far."""
+
+    size: Scalar  # s of x + s p
+    y: Tree
+    outer: Outer
+    inner_grad: Tree
+    accepted: Scalar
+    tries: Scalar
+    newton_steps: Scalar
+    gradients: Scalar
+    products: Scalar
+    indefinite: Scalar
+    matrix: Any  # the preconditioner, or None
+    linear_steps: Scalar  # since it was made
+
+
+def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
+    """Shorten the step, or make y more exact, until Phi~ falls; at last stay where it is."""
+    ops, p = o.ops, state.direction
+    none = ops.counter(0)
+    first = state.steps == 0
+
+    def going(trial: Trial) -> Scalar:
+        return (trial.accepted == 0) & (trial.tries <= MOST_TRIALS)
+
+    def attempt(trial: Trial) -> Trial:
+        # The first step stays where it is, and so does the last attempt, after all others failed.
+        s = ops.where(first | (trial.tries == MOST_TRIALS), 0.0, trial.size)
+        x = ops.axpy(s, p, state.x)
+        share = allowed(ops, state, batch)
+        matrix, linear_steps, spent = _precondition(o, x, trial, batch)
+        multiply = preconditioner.apply(ops, matrix)
+        # Who stays starts from the y that belongs there, not from where the attempts have led it.
+        start = ops.where(s == 0, state.y, trial.y)
+        inner = solve_inner(o, x, start, batch.inner, share, most, multiply)
+        f = o.outer(x, inner.y, batch.outer)
+        correction = ops.dot(state.v, inner.grad)
+        promised = s * state.slope
+        value = f.value - correction
+        rounding = 2 * ops.epsilon(state.y) * ops.maximum(f.value, -f.value)
+        error = ops.maximum(correction, -correction)
+        # A correction beyond what is promised, and large for f, is no correction: y could not be
+        # solved for there, as where a penalty exp(x) leaves the range of the dtype.
+        large = ops.epsilon(state.y) ** 0.5 * ops.maximum(f.value, -f.value)
+        sound = error <= ops.maximum(-promised, large)
+        falls = sound & (value <= state.value + ENOUGH * promised + rounding) & (s > 0)
+        falls = first | falls
+        refine = (error > -SHARE * promised) & (inner.stuck == 0)
+        # The minimum of the parabola through both values and the slope, kept within bounds.
+        bend = value - state.value - promised
+        best = -0.5 * promised / ops.where(bend > 0, bend, 1.0)
+        part = ops.where(ops.isfinite(value), _between(ops, best, 0.1, 0.5), 0.1)
+        part = ops.where(refine, 1.0, part)
+        # y*(x) is nearly linear along p, so a shorter step starts from a shorter move of y.
+        nearer = ops.tree_map(lambda a, b: a + part * (b - a), state.y, inner.y)
+        nearer = ops.where(ops.isfinite(value), nearer, state.y)
+        stays = falls | (s == 0)
+        return ops.cast(
+            Trial(
+                size=ops.where(stays, s, part * s),
+                y=ops.where(stays, inner.y, nearer),
+                outer=f,
+                inner_grad=inner.grad,
+                accepted=ops.where(falls, none + 1, none),
+                tries=trial.tries + 1,
+                newton_steps=trial.newton_steps + inner.newton_steps,
+                gradients=trial.gradients + inner.gradients,
+                products=trial.products + inner.linear_steps + spent,
+                indefinite=ops.maximum(trial.indefinite, inner.indefinite),
+                matrix=matrix,
+                linear_steps=linear_steps + inner.linear_steps,
+            ),
+            trial,
+        )
+
+    norm = ops.norm(p)
+    longest = GROWTH * state.length / ops.where(norm > 0, norm, 1.0)
+    size = ops.where(longest < 1, longest, 1.0)
+    zero = ops.scalar(0.0, state.y)
+    untried = Trial(
+        size=zero + size, y=state.y, outer=Outer(zero, ops.zeros_like(state.x), state.v),
+        inner_grad=state.v, accepted=none, tries=none, newton_steps=none, gradients=none,
+        products=none, indefinite=none, matrix=state.matrix, linear_steps=state.linear_steps,
+    )  # fmt: skip
+    return ops.while_loop(going, attempt, untried)
+
+
+def allowed(ops: Ops, state: State, batch: Batch) -> Scalar:
+    """The share of a residual that may be left: little at the start, whose error is anybody's.
+
+    On a sample not so little, as its own error is larger.
+    """
+    if batch.data.held_out is not None:
+        return SHARE
+    return ops.where(state.first_norm > 0, SHARE, FIRST_SHARE)
+
+
+def _between(ops: Ops, value: Scalar, low: float, high: float) -> Scalar:
+    return ops.where(value > high, high, ops.where(value > low, value, low))
+
+
+def _precondition(o: Oracles, x: Tree, trial: Trial, batch: Batch) -> tuple[Any, Scalar, Scalar]:
+    """The preconditioner, made anew once conjugate gradients have cost as much as it would.
+
+    Also their steps since it was made, and what it cost now, in products on all rows.
+    """
+    ops = o.ops
+    if trial.matrix is None:
+        return None, trial.linear_steps, 0
+    rows = batch.inner if batch.data.pilot is None else batch.data.pilot
+    price = preconditioner.price(o, trial.y, _rows(ops, rows) / _rows(ops, batch.inner))
+    due = trial.linear_steps >= price
+    matrix = ops.cond(
+        due,
+        lambda: preconditioner.make(o, x, trial.y, rows, trial.matrix),
+        lambda: trial.matrix,
+    )
+    return matrix, ops.where(due, ops.counter(0), trial.linear_steps), ops.where(due, price, 0)
+
+
+def _rows(ops: Ops, rows: Tree) -> int:
+    return 1 if rows is None else ops.flatten(rows)[0][0].shape[0]

@@ -1,0 +1,1 @@
+"""The numerical methods that solvers are made of."""

@@ -1,0 +1,91 @@
+"""Output that is there whole or not at all: a folder, files added to one, a file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from untuned.util import lock
+from untuned.util.wording import FULL
+
+
+@contextmanager
+def written_whole(out: Path, overwrite: bool) -> Iterator[Path]:
+    """Yield a folder beside `out` to write into; it becomes `out` only if all went well."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file; expected a folder, so give another name.")
+    if out.is_dir() and any(out.iterdir()) and not overwrite:
+        raise ValueError(
+            f"--out {out} exists and is not empty; give another name, or --overwrite to replace it."
+        )
+    out = out.absolute()  # so that "." and "runs/.." have a name and a parent
+    with _beside(out) as partial:
+        yield partial
+        # The old one goes only when the new one is in its place.
+        old = partial.with_name(partial.name + ".old")
+        if out.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            out.rename(old)
+        partial.rename(out)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def added_whole(out: Path) -> Iterator[Path]:
+    """Yield a folder to write files into; they go to `out`, each in one step, if all went well."""
+    with _beside(out.absolute()) as partial:
+        yield partial
+        out.mkdir(exist_ok=True)
+        for file in sorted(partial.iterdir()):
+            file.replace(out / file.name)
+
+
+def put(path: Path, partial: Path, content: bytes) -> None:
+    """Put a file to its place in one step, through `partial` beside it, and onto the disk."""
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        # Renaming is atomic: a reader sees the old file or the new one, never a part.
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)  # where it failed, to make room again
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _beside(out: Path) -> Iterator[Path]:
+    """An empty folder beside `out`, for one process at a time; removed at the end."""
+    partial = out.with_name(out.name + ".partial")
+    made = [parent for parent in partial.parents if not parent.exists()]
+    try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        with lock.held(
+            partial,
+            f"Another command is writing to --out {out}; wait until it ends, or give another name.",
+        ):
+            shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
+            partial.mkdir()
+            try:
+                yield partial
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        if error.errno in FULL:
+            raise ValueError(
+                f"The disk of --out {out} is full; nothing was written, so make room or give a "
+                "folder on another disk."
+            ) from error
+        raise
+    finally:
+        for parent in made:  # innermost first; empty unless all went well
+            with suppress(OSError):
+                parent.rmdir()

@@ -1,0 +1,333 @@
+"""`LabelCleaner` on data whose wrong labels are known, and as scikit-learn's estimators must be."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas
+import polars
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.datasets import load_digits, load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import untuned
+from untuned.estimators import LabelCleaner
+from untuned.estimators.cleaning import labelled_rows, rounds, whitening
+from untuned.estimators.cleaning import problem as problem
+
+ROWS, TRUSTED, COLUMNS, CLASSES = 230, 24, 6, 3
+SWAP = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.2, 0.8]])  # P(given | true)
+
+
+def corrupt(labels, share, classes, rng):
+    """Labels with a share replaced by another class, and where that happened."""
+    wrong = np.zeros(len(labels), bool)
+    wrong[rng.permutation(len(labels))[: round(share * len(labels))]] = True
+    shifts = rng.integers(1, classes, len(labels))
+    return np.where(wrong, (labels + shifts) % classes, labels), wrong
+
+
+def table(seed=0, share=0.2, transition=None):
+    """Three round clouds, some labels wrong, and trusted rows of the same kind."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, CLASSES, ROWS + TRUSTED)
+    centres = 2.5 * np.eye(CLASSES, COLUMNS)
+    X = (centres[true] + rng.normal(size=(len(true), COLUMNS))) * 10.0 ** np.arange(COLUMNS)
+    y, y_trusted = true[:ROWS], true[ROWS:]
+    if transition is None:
+        given, wrong = corrupt(y, share, CLASSES, rng)
+    else:
+        given = (rng.random((ROWS, 1)) > transition[y].cumsum(1)).sum(1)
+        wrong = given != y
+    return X[:ROWS], given, wrong, y, X[ROWS:], y_trusted
+
+
+def found(cleaner, wrong):
+    """AUROC of the quality and F1 of the issues."""
+    flagged = np.isin(np.arange(len(wrong)), cleaner.issues_)
+    return roc_auc_score(~wrong, cleaner.quality_), f1_score(wrong, flagged)
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("transition", [None, SWAP], ids=["uniform", "by class"])
+def test_wrong_labels_are_found(transition, trusted):
+    X, given, wrong, y, *known = table(transition=transition)
+    cleaner = LabelCleaner(random_state=0).fit(X, given, *(known if trusted else ()))
+    auroc, f1 = found(cleaner, wrong)
+    assert auroc > 0.97
+    assert f1 > 0.85
+    assert abs(cleaner.noise_rate_ - wrong.mean()) < 0.05
+    assert (cleaner.suggested_ == y).mean() > 0.93
+    assert (given == y).mean() < 0.85
+    if transition is not None:
+        assert cleaner.transition_[0, 1] > 0.25 > 0.05 > cleaner.transition_[1].min()
+
+
+def test_results_fit_together():
+    X, given, wrong, _, *known = table()
+    cleaner = LabelCleaner(random_state=0).fit(X, given, *known)
+    assert ((cleaner.weights_ >= 0) & (cleaner.weights_ <= 1)).all()
+    assert roc_auc_score(~wrong, cleaner.weights_) > 0.97
+    assert ((cleaner.quality_ >= 0) & (cleaner.quality_ <= 1)).all()
+    assert (np.diff(cleaner.quality_[cleaner.issues_]) >= 0).all()
+    assert set(cleaner.issues_) == set(np.flatnonzero(cleaner.quality_ < 0.5))
+    assert set(cleaner.issues_) == set(np.flatnonzero(cleaner.suggested_ != given))
+    assert cleaner.noise_rate_ == pytest.approx(1 - cleaner.quality_.mean())
+    assert cleaner.transition_.sum(1) == pytest.approx(1)
+    assert cleaner.coef_.shape == (CLASSES, COLUMNS)
+    assert cleaner.regularization_.shape == (1,)
+    assert isinstance(cleaner.result_, untuned.Result)
+    assert cleaner.predict_proba(X).argmax(1).tolist() == cleaner.predict(X).tolist()
+
+
+def test_digits_with_three_in_ten_labels_wrong():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:1000], y[:1000]
+    given, wrong = corrupt(y, 0.3, 10, np.random.default_rng(0))
+    cleaner = LabelCleaner(random_state=0).fit(X, given)
+    auroc, f1 = found(cleaner, wrong)
+    assert auroc > 0.99
+    assert f1 > 0.92
+    assert abs(cleaner.noise_rate_ - 0.3) < 0.03
+
+
+def test_right_labels_are_left_alone():
+    X, y = load_wine(return_X_y=True)
+    cleaner = LabelCleaner(random_state=0).fit(X, y)
+    assert len(cleaner.issues_) <= 0.02 * len(y)
+    assert cleaner.noise_rate_ < 0.03
+
+
+def test_a_model_of_a_sample_is_refitted_on_all_rows(monkeypatch):
+    X, given, wrong, *_ = table()
+    monkeypatch.setattr(rounds, "FEWEST_SAMPLED", 50)
+    monkeypatch.setattr(rounds, "MOST_SAMPLED", 100)
+    sizes = []
+    minimize = rounds.minimize
+
+    def counted(outer, *args, **options):
+        sizes.append(len(outer.models.share))
+        return minimize(outer, *args, **options)
+
+    monkeypatch.setattr(rounds, "minimize", counted)
+    cleaner = LabelCleaner(random_state=0).fit(X, given)
+    assert set(sizes) == {100}
+    auroc, f1 = found(cleaner, wrong)
+    assert auroc > 0.97
+    assert f1 > 0.85
+
+
+def test_mnist_subset():
+    folder = os.environ.get("UNTUNED_DATA", "")
+    if not (Path(folder) / "mnist.npz").is_file():
+        pytest.skip("UNTUNED_DATA names no folder with mnist.npz")
+    with np.load(Path(folder) / "mnist.npz") as file:
+        X, y = file["X_train"][:1000].reshape(1000, -1), file["y_train"][:1000]
+    given, wrong = corrupt(y.astype(int), 0.3, 10, np.random.default_rng(0))
+    auroc, f1 = found(LabelCleaner(random_state=0).fit(X, given), wrong)
+    assert auroc > 0.95
+    assert f1 > 0.8
+
+
+def small_problem():
+    """The bilevel problem on few rows, in float64."""
+    rng = np.random.default_rng(0)
+    rows = problem.Rows(
+        features=rng.normal(size=(12, 2)),
+        label=np.arange(12, dtype=np.int32) % 3,
+        fold=np.arange(12, dtype=np.int32) // 6,
+        weight=rng.uniform(0.5, 2, 12),
+        trusted=np.arange(12) % 4 == 0,
+        evidence=rng.normal(size=12),
+        likelihood=rng.dirichlet(np.ones(3), 12),
+    )
+    return problem.Models(rows, np.array([0.1, 1.0]), 2, 3)
+
+
+def test_derivatives():
+    """Judges: differences of the value function and of g, products for the Hessian's blocks."""
+    models = small_problem()
+    outer, inner = problem.Outer(models), problem.Inner(models)
+    rng = np.random.default_rng(1)
+    x, y = np.array([0.3, -0.2, 0.1]), rng.normal(size=(2, 3, 3))
+    assert untuned.check_hypergradient(outer, inner, x, y).relative_error < 1e-4
+    step = 1e-6 * rng.normal(size=3)
+    change = inner(x + step, y) - inner(x - step, y)
+    assert change / 2 == pytest.approx(inner.value_and_grads(x, y)[1] @ step, rel=1e-5)
+    blocks, pull = inner.hessian(x, y), inner.products(x, y)
+    for place, unit in enumerate(np.eye(9).reshape(9, 3, 3)):
+        product = pull(np.repeat(unit[None], 2, axis=0), "y").reshape(2, 9)
+        np.testing.assert_allclose(product, blocks[:, :, place], rtol=1e-9, atol=1e-12)
+
+
+def test_inner_problem_is_weighted_ridge_regression_as_scikit_learn_solves_it():
+    """Judge of the whitening, the ridge, the weights and the folds, all at once."""
+    X, given, *_ = table()
+    weight = np.random.default_rng(1).uniform(0.5, 2, ROWS)
+    white = whitening.fit(lambda start: X[start:], weight)
+    fold = (np.arange(ROWS) % 2).astype(np.int32)
+    rows = problem.Rows(
+        white.apply(X), given.astype(np.int32), fold, weight, np.zeros(ROWS, bool),
+        np.linspace(-2, 2, ROWS), np.ones((ROWS, CLASSES)),
+    )  # fmt: skip
+    y = np.zeros((2, X.shape[1] + 1, CLASSES))
+    x = np.array([1.0, 0.0, 0.0])
+    blocks = [
+        problem.Rows(*(leaf[part] for leaf in rows)) for part in (slice(100), slice(100, None))
+    ]
+    y = problem.solve_inner(x, y, blocks, white.penalty)
+    ridge, slope, offset = problem.numbers(x)
+    ours, _ = white.coefficients(y[0, :-1], np.zeros(CLASSES))
+
+    mean = np.average(X, axis=0, weights=weight)
+    scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    believed = weight / (1 + np.exp(-slope * rows.evidence - offset))
+    seen = fold != 0
+    theirs = LogisticRegression(C=1 / (ridge * weight.sum()), tol=1e-10, max_iter=10_000).fit(
+        ((X - mean) / scale)[seen], given[seen], believed[seen]
+    )
+    assert ours * scale[:, None] == pytest.approx(theirs.coef_.T, rel=2e-2, abs=2e-3)
+
+
+def test_ridge_is_scaled_within_its_bounds():
+    x = np.zeros(3, np.float32)
+    before = problem.numbers(x).ridge
+    times = problem.numbers(problem.with_ridge_times(x, 0.2)).ridge
+    assert times == pytest.approx(0.2 * before, rel=1e-4)
+    assert 0 < problem.numbers(problem.with_ridge_times(x, 1e-30)).ridge < 1e-5
+
+
+def test_scikit_learn_has_no_complaint():
+    # What is skipped needs an array library in its experimental form.
+    check_estimator(LabelCleaner(folds=2, max_steps=1), on_skip=None)
+
+
+def same(one, other):
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for name in ("quality_", "weights_", "issues_", "suggested_", "coef_", "intercept_")
+    )
+
+
+def test_frames_sparse_matrices_and_strings_change_nothing():
+    X, given, _, _, X_trusted, y_trusted = table()
+    names = np.array(["cat", "dog", "owl"])
+    plain = LabelCleaner(random_state=0).fit(X, given, X_trusted, y_trusted)
+    sparse = LabelCleaner(random_state=0).fit(
+        csr_matrix(X), given, csr_matrix(X_trusted), y_trusted
+    )
+    assert same(plain, sparse)
+    columns = [f"c{number}" for number in range(COLUMNS)]
+    for frame in (pandas.DataFrame, polars.DataFrame):
+        data = {name: X[:, number] for number, name in enumerate(columns)}
+        # In another order: names decide.
+        known = {name: X_trusted[:, columns.index(name)] for name in reversed(columns)}
+        cleaner = LabelCleaner(random_state=0).fit(
+            frame(data), names[given], frame(known), names[y_trusted]
+        )
+        assert cleaner.feature_names_in_.tolist() == columns
+        assert np.array_equal(cleaner.quality_, plain.quality_)
+        assert np.array_equal(cleaner.suggested_, names[plain.suggested_])
+        assert np.array_equal(cleaner.predict(frame(data)), names[plain.predict(X)])
+
+
+def test_weights_are_repetitions_and_order_is_nothing():
+    X, given, *_ = table()
+    times = np.random.default_rng(0).integers(0, 3, ROWS)
+    weighted = LabelCleaner(random_state=0).fit(X, given, sample_weight=times)
+    again = np.repeat(np.arange(ROWS), times)
+    again = np.random.default_rng(1).permutation(again)
+    repeated = LabelCleaner(random_state=0).fit(X[again], given[again])
+    assert np.array_equal(weighted.coef_, repeated.coef_)
+    assert np.array_equal(weighted.quality_[again], repeated.quality_)
+    assert weighted.noise_rate_ == pytest.approx(repeated.noise_rate_)
+
+
+def test_rows_without_weight_are_judged_all_the_same():
+    X, given, wrong, *_ = table()
+    weight = (np.arange(ROWS) % 5 > 0).astype(float)
+    cleaner = LabelCleaner(random_state=0).fit(X, given, sample_weight=weight)
+    assert roc_auc_score(~wrong[weight == 0], cleaner.quality_[weight == 0]) > 0.95
+
+
+def test_equal_rows_are_in_one_fold():
+    X = np.repeat(np.arange(30.0)[:, None], 2, axis=0)
+    merged = labelled_rows.merge(
+        labelled_rows.Table((X,), np.arange(60) % 2, np.ones(60), np.zeros(60, bool))
+    )
+    fold = rounds._folds(
+        merged.group, (np.arange(60) % 2)[merged.first], 3, np.random.RandomState(0)
+    )
+    by_value = {value: set(fold[X[merged.first, 0] == value]) for value in range(30)}
+    assert all(len(folds) == 1 for folds in by_value.values())
+    assert np.bincount(fold).tolist() == [20, 20, 20]
+
+
+def test_in_a_pipeline_and_with_a_time_limit():
+    X, given, wrong, *_ = table()
+    pipeline = make_pipeline(StandardScaler(), LabelCleaner(random_state=0, max_seconds=30))
+    pipeline.fit(X, given)
+    assert pipeline.score(X[~wrong], given[~wrong]) > 0.9
+    first = LabelCleaner(random_state=0).fit(X, given)
+    assert same(first, LabelCleaner(random_state=0).fit(X, given))
+    hasty = LabelCleaner(random_state=0, max_seconds=1e-9).fit(X, given)
+    assert hasty.result_.status == "max_seconds"
+
+
+X, GIVEN, _, _, X_TRUSTED, Y_TRUSTED = table()
+GOOD = {"X": X, "y": GIVEN}
+KNOWN = {"X_trusted": X_TRUSTED, "y_trusted": Y_TRUSTED}
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        ({"X_trusted": X_TRUSTED}, "X_trusted came without y_trusted; give both"),
+        ({"y_trusted": Y_TRUSTED}, "y_trusted came without X_trusted; give both"),
+        (KNOWN | {"X_trusted": X_TRUSTED[:, :4]}, "X_trusted has 4 columns; expected 6"),
+        (KNOWN | {"y_trusted": Y_TRUSTED[:5]}, "y_trusted has 5 labels; expected 24"),
+        (KNOWN | {"y_trusted": Y_TRUSTED + 1}, "y_trusted has the class 3, which is not in y"),
+        ({"X_trusted": X[:2], "y_trusted": [0, 1]}, "2 trusted rows for 3 classes; give at least"),
+        ({"y": np.zeros(ROWS, int)}, r"y has one class only \(0\) among rows of positive"),
+        ({"y": [None] * ROWS}, "y contains NaN or None in 230 of 230 labels; leave"),
+        ({"y": np.where(GIVEN == 1, np.nan, GIVEN)}, "y contains NaN or None in .* labels; leave"),
+        ({"sample_weight": np.full(ROWS, -1.0)}, "sample_weight has a negative entry, -1; give"),
+        ({"sample_weight": np.full(ROWS, np.nan)}, "Input sample_weight contains NaN"),
+        ({"sample_weight": np.zeros(ROWS)}, "y has one class only|all zero|zero"),
+        ({"X": np.where(X > 0, np.inf, X)}, "Input X contains infinity"),
+        (
+            KNOWN | {"X_trusted": np.where(X_TRUSTED > 0, np.inf, X_TRUSTED)},
+            "Input X_trusted contains",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(bad, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        LabelCleaner().fit(**(GOOD | bad))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"folds": 1}, "folds=1 is no number of folds; give a whole number from 2"),
+        ({"folds": 2.5}, "folds=2.5 is no number of folds"),
+        ({"max_seconds": 0}, "max_seconds=0 is no time; give a positive number"),
+        ({"max_steps": 0}, "max_steps"),
+        ({"method": "atuo"}, "nearest name is 'auto'"),
+    ],
+)
+def test_bad_settings_are_refused_in_a_sentence(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        LabelCleaner(**settings).fit(X, GIVEN)
+
+
+def test_trusted_frame_with_other_columns_is_refused():
+    frame = pandas.DataFrame(X, columns=list("abcdef"))
+    other = pandas.DataFrame(X_TRUSTED, columns=list("abcdeg"))
+    with pytest.raises(ValueError, match="X_trusted has no column 'f'; expected the 6 columns"):
+        LabelCleaner().fit(frame, GIVEN, other, Y_TRUSTED)

@@ -1,0 +1,367 @@
+"""Linear models that find their own penalty strengths, against scikit-learn and closed forms."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, Ridge
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import untuned
+from untuned.closed_form import stacked
+from untuned.estimators import BilevelLogisticRegression, BilevelRidge
+from untuned.estimators.penalties import folds, objective, scaling, search
+from untuned.estimators.penalties import standardisation as tables
+
+
+def rows(count=120, features=6, classes=2, seed=0):
+    """The first feature decides, the others are noise; units differ."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(count, features))
+    edges = np.linspace(-0.5, 0.5, classes - 1) if classes > 2 else [0.0]
+    y = np.digitize(2 * X[:, 0] + random.logistic(size=count), edges)
+    return X * 10.0 ** np.arange(-1, features - 1) + 5, y
+
+
+def small(**parameters):
+    return BilevelLogisticRegression(**{"cv": 3, "random_state": 0} | parameters)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = rows()
+    return small().fit(X, y)
+
+
+@pytest.mark.parametrize("model", [BilevelLogisticRegression, BilevelRidge])
+def test_scikit_learn_conventions(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # checks that cannot run here are skipped with a warning
+        check_estimator(model(max_steps=5, cv=3))
+
+
+@pytest.mark.parametrize(("classes", "sampled"), [(2, None), (3, None), (2, 100)])
+def test_coefficients_are_those_of_scikit_learn_at_the_strengths_found(
+    classes, sampled, monkeypatch
+):
+    X, y = rows(classes=classes)
+    searched = []
+    if sampled:  # the strengths are those of a sample, the model is that of all rows
+        monkeypatch.setattr(folds, "MANY_ROWS", sampled)
+    search_all = search.search
+    monkeypatch.setattr(
+        search, "search", lambda *a: [searched.append(len(a[2])), search_all(*a)][1]
+    )
+    model = small(max_steps=6, cv=None if sampled else 3).fit(X, y)
+    assert searched == [sampled or len(y)]
+    scaler = StandardScaler().fit(X)
+    # A penalty s w^2 is that of C = 1 for a feature divided by sqrt(s).
+    stretch = model.regularization_**-0.5
+    judge = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000)
+    judge.fit(scaler.transform(X) * stretch, y)
+    coef = judge.coef_ * stretch / scaler.scale_
+    np.testing.assert_allclose(model.coef_, coef, rtol=2e-4, atol=1e-6 * abs(coef).max())
+    np.testing.assert_allclose(
+        model.predict_proba(X), judge.predict_proba(scaler.transform(X) * stretch), atol=1e-4
+    )
+
+
+def test_one_strength_per_class_is_that_of_a_hand_made_optimum():
+    X, y = rows(classes=3)
+    model = small(penalty="class", max_steps=6).fit(X, y)
+    assert model.regularization_.shape == (3,)
+    assert list(model.groups_) == [0, 1, 2]
+    z = StandardScaler().fit_transform(X)
+    coef = model.coef_ * X.std(axis=0)
+    probabilities = model.predict_proba(X)
+    # Where the gradient of the penalized loss is zero: sum (p - t) x + s w = 0.
+    gradient = (probabilities - np.eye(3)[y]).T @ z + model.regularization_[:, None] * coef
+    assert abs(gradient).max() < 1e-6
+    assert abs((probabilities - np.eye(3)[y]).sum(axis=0)).max() < 1e-6
+
+
+def test_ridge_is_the_closed_form_at_the_strengths_found():
+    X, y = rows(classes=2)
+    target = X[:, 0] * 3 + y
+    model = BilevelRidge(cv=3, random_state=0, max_steps=6).fit(X, target)
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    normal = z.T @ z + np.diag(model.regularization_)
+    coef = np.linalg.solve(normal, z.T @ (target - target.mean())) / X.std(axis=0)
+    np.testing.assert_allclose(model.coef_, coef, rtol=1e-6, atol=1e-9)
+    judge = Ridge(alpha=1.0).fit(z * model.regularization_**-0.5, target)
+    np.testing.assert_allclose(
+        model.predict(X), judge.predict(z * model.regularization_**-0.5), rtol=1e-7
+    )
+
+
+def test_one_strength_is_where_the_closed_form_validates_best():
+    """Judge: the error of ridge solutions over the same folds, on a fine grid."""
+    X, _ = rows(features=6, seed=3)
+    random = np.random.default_rng(1)
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    target = z @ np.array([1, 0.5, 0.2, 0, 0, 0]) + 3 * random.normal(size=len(z))
+    cv = list(KFold(3, shuffle=True, random_state=0).split(X))
+    model = BilevelRidge(penalty="all", cv=cv).fit(X, target)
+
+    def error(s):
+        total = 0.0
+        for train, test in cv:
+            a, b = z[train] - z[train].mean(axis=0), target[train] - target[train].mean()
+            w = np.linalg.solve(a.T @ a + s * np.eye(6), a.T @ b)
+            guess = (z[test] - z[train].mean(axis=0)) @ w + target[train].mean()
+            total += ((target[test] - guess) ** 2).sum()
+        return total
+
+    grid = np.geomspace(1e-2, 1e4, 601)
+    best = grid[np.argmin([error(s) for s in grid])]
+    assert model.regularization_[0] == pytest.approx(best, rel=0.1)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_derivatives(loss, kind, monkeypatch):
+    """Judge: finite differences of the value function."""
+    monkeypatch.setattr(tables, "_is_better_dense", lambda X: False)
+    monkeypatch.setattr(stacked, "ROWS_PER_VARIABLE", 90)  # all of them
+    X, y = rows(count=90, features=3, classes=3)
+    target = np.eye(3)[y] if loss == "softmax" else (y[:, None] - 1.0)
+    if loss == "logistic":
+        target = np.where(target > 0, 1.0, -1.0)
+    weight = np.ones(90)
+    pairs = folds.splits(3, X, y, np.random.default_rng(0))
+    plan = folds.plan(pairs, y, weight, many=True)
+    group = np.repeat(np.arange(3)[:, None], target.shape[1], axis=1)
+    table = tables.make(sparse.csr_array(X) if kind == "sparse" else X, weight)
+    scales = scaling.make(loss, table, target, weight)
+    models = search.make(loss, table, target, weight, plan, group, scales, 1.0, 0.3)
+    outer, inner = objective.Outer(models), objective.Inner(models)
+    count, vectors = plan.mix.shape
+    random = np.random.default_rng(0)
+    x = 0.3 * random.normal(size=(vectors, 4))
+    y0 = random.normal(size=(count, 4, target.shape[1]))
+    check = untuned.check_hypergradient(outer, inner, x, y0)
+    assert check.relative_error < 1e-4
+    # The blocks of the Hessian, against products with one unit vector of all blocks at a time.
+    blocks, pull = inner.hessian(x, y0), inner.products(x, y0)
+    for place, unit in enumerate(np.eye(y0[0].size).reshape(-1, *y0[0].shape)):
+        product = pull(np.repeat(unit[None], count, axis=0), "y").reshape(count, -1)
+        np.testing.assert_allclose(product, blocks[:, :, place], rtol=1e-9, atol=1e-12)
+    # grad_x g, which no run of `auto` asks for, against differences.
+    step = 1e-6 * random.normal(size=x.shape)
+    change = inner(x + step, y0) - inner(x - step, y0)
+    np.testing.assert_allclose(
+        change / 2, (inner.value_and_grads(x, y0)[1] * step).sum(), rtol=1e-5
+    )
+
+
+def test_every_row_is_an_honest_judge_once():
+    """No row that judges had a part in what it judges: not in training, not in validation."""
+    labels = np.arange(60) % 3
+    for cv in (5, 0.3, 2):
+        pairs = folds.splits(cv, np.zeros((60, 1)), labels, np.random.default_rng(0))
+        plan = folds.plan(pairs, labels, np.ones(60), many=True)
+        for vector in range(plan.mix.shape[1]):
+            own = plan.mix[:, vector] == 1
+            judges = plan.judge[:, own].any(axis=1)
+            assert judges.any()
+            assert not (judges & plan.valid[:, own].any(axis=1)).any()
+            assert not (judges & plan.train[:, own].any(axis=1)).any()
+            assert not (plan.valid & plan.train).any()
+        judged = plan.judge.sum(axis=1)
+        assert judged.max() == 1
+        assert judged.sum() == (60 if cv != 0.3 else 18)
+
+
+def test_folds_have_their_share_of_each_class():
+    labels = np.repeat([0, 1, 2], [60, 30, 9])
+    for train, test in folds.splits(3, None, labels, np.random.default_rng(0)):
+        assert np.bincount(labels[test]).tolist() == [20, 10, 3]
+        assert len(train) + len(test) == 99
+    ((_, test),) = folds.splits(0.2, None, labels, np.random.default_rng(0))
+    assert abs(np.bincount(labels[test]) - [12, 6, 1.8]).max() <= 1
+
+
+def test_noise_is_told_from_what_matters():
+    """Better than cross-validated scikit-learn where few of many features matter."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(2300, 60))
+    y = (X[:, :3].sum(axis=1) + random.logistic(size=2300) > 0).astype(int)
+    model = BilevelLogisticRegression(random_state=0).fit(X[:300], y[:300])
+    peer = LogisticRegressionCV(
+        Cs=10, cv=5, scoring="neg_log_loss", l1_ratios=(0,), use_legacy_attributes=False
+    )
+    peer.fit(X[:300], y[:300])
+    ours = log_loss(y[300:], model.predict_proba(X[300:]))
+    assert ours < log_loss(y[300:], peer.predict_proba(X[300:])) - 0.02
+    assert model.regularization_[:3].max() < 0.2 * np.median(model.regularization_[3:])
+
+
+def test_pure_noise_is_not_believed():
+    random = np.random.default_rng(2)
+    X, y = random.normal(size=(120, 6)), random.integers(0, 2, 120)
+    model = small().fit(X, y)
+    assert abs(model.predict_proba(X) - 0.5).max() < 0.15
+
+
+def test_groups_by_name(fitted):
+    X, y = rows()
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    by_list = small(penalty=["in", "out", "out", "out", "out", "out"], max_steps=6).fit(X, y)
+    groups = {name: "in" if name == "a" else "out" for name in frame}
+    by_name = small(penalty=groups, max_steps=6).fit(frame, y)
+    assert list(by_name.groups_) == ["in", "out"]
+    np.testing.assert_array_equal(by_list.regularization_, by_name.regularization_)
+    np.testing.assert_allclose(by_list.coef_, by_name.coef_)
+    assert fitted.regularization_.shape == (6,)
+
+
+def test_frames_of_either_kind_and_string_labels(fitted):
+    X, y = rows()
+    names = [f"f{k}" for k in range(6)]
+    words = np.array(["no", "yes"])[y]
+    for frame in (pd.DataFrame(X, columns=names), pl.DataFrame(X, schema=names)):
+        model = small().fit(frame, words)
+        assert list(model.feature_names_in_) == names
+        np.testing.assert_allclose(model.coef_, fitted.coef_, rtol=1e-9)
+        assert set(model.predict(frame)) <= {"no", "yes"}
+
+
+def test_sparse_is_dense(fitted, monkeypatch):
+    X, y = rows()
+    np.testing.assert_allclose(small().fit(sparse.csr_array(X), y).coef_, fitted.coef_)
+    # The path of a sparse matrix that is too large to be made dense.
+    dense = small(penalty="all").fit(X, y)
+    monkeypatch.setattr(tables, "_is_better_dense", lambda X: False)
+    monkeypatch.setattr(stacked, "ROWS_PER_VARIABLE", 90)  # all of them
+    assert sparse.issparse(tables.make(sparse.csr_array(X), np.ones(len(X))).X)
+    model = small(penalty="all").fit(sparse.csr_array(X), y)
+    np.testing.assert_array_equal(model.regularization_, dense.regularization_)
+    np.testing.assert_allclose(model.decision_function(X), dense.decision_function(X), rtol=1e-5)
+
+
+def test_pipeline_grid_and_clone():
+    X, y = rows()
+    pipe = make_pipeline(StandardScaler(), small(max_steps=4))
+    search_ = GridSearchCV(pipe, {"bilevellogisticregression__penalty": ["all", "feature"]}, cv=2)
+    search_.fit(X, y)
+    assert search_.best_score_ > 0.7
+    assert clone(small(penalty="all")).get_params()["penalty"] == "all"
+
+
+def test_units_of_x_change_nothing():
+    X, y = rows()
+    a = small(max_steps=6).fit(X, y)
+    b = small(max_steps=6).fit(X * np.array([1e-6, 1e6, 1, 1, 1, 1e3]), y)
+    np.testing.assert_allclose(a.decision_function(X), b.decision_function(
+        X * np.array([1e-6, 1e6, 1, 1, 1, 1e3])), rtol=1e-4)  # fmt: skip
+
+
+def test_outputs_agree(fitted):
+    X, _ = rows()
+    odds = fitted.decision_function(X)
+    probabilities = fitted.predict_proba(X)
+    np.testing.assert_allclose(probabilities[:, 1], 1 / (1 + np.exp(-odds)))
+    np.testing.assert_allclose(np.log(probabilities), fitted.predict_log_proba(X))
+    np.testing.assert_array_equal(fitted.predict(X), (odds > 0).astype(int))
+    assert fitted.n_iter_ > 1
+    assert fitted.result_.status in ("converged", "callback", "max_steps")
+
+
+def test_many_targets():
+    X, _ = rows()
+    targets = np.column_stack([X[:, 0], 1e3 * X[:, 1]])
+    model = BilevelRidge(penalty="target", cv=3, random_state=0, max_steps=6).fit(X, targets)
+    assert model.coef_.shape == (2, 6)
+    assert model.regularization_.shape == (2,)
+    assert model.score(X, targets) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"penalty": "featur"}, "nearest name is 'feature'"),
+        ({"penalty": ["a", "b"]}, "groups of 2 features and X has 6"),
+        ({"penalty": 3}, "penalty is 3; expected"),
+        ({"penalty": {0: "a"}}, "no group for 5 of 6 features"),
+        ({"penalty": {9: "a"}}, "There is no feature 9"),
+        ({"cv": 1}, "cv=1 is not usable"),
+        ({"cv": 1.5}, "cv=1.5 is not usable"),
+        ({"cv": "three"}, "cv='three' is not usable"),
+        ({"cv": [(np.arange(10), np.array([], int))]}, "no rows of positive weight to validate"),
+        ({"cv": [(np.array([], int), np.arange(10))]}, "no rows of positive weight to train"),
+        ({"method": "s-tbfo"}, "nearest name"),
+        ({"max_steps": 0}, "max_steps"),
+        ({"verbose": "yes"}, "verbose='yes'"),
+    ],
+)
+def test_bad_parameters(parameters, words):
+    X, y = rows()
+    with pytest.raises(ValueError, match=words):
+        small(**parameters).fit(X, y)
+
+
+def test_bad_rows():
+    X, y = rows()
+    with pytest.raises(ValueError, match="one class only"):
+        small().fit(X, np.ones_like(y))
+    for bad in (np.nan, np.inf):
+        spoilt = X.copy()
+        spoilt[3, 2] = bad
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            small().fit(spoilt, y)
+    for weight, words in (
+        (np.full(len(y), -1.0), "[Nn]egative"),
+        (np.full(len(y), np.nan), "NaN"),
+        (np.zeros(len(y)), "zero"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            small().fit(X, y, sample_weight=weight)
+
+
+def test_splitters_are_welcome():
+    X, y = rows()
+    model = small(cv=StratifiedKFold(3), max_steps=4).fit(X, y)
+    same = small(cv=list(StratifiedKFold(3).split(X, y)), max_steps=4).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, same.coef_)
+
+
+def test_units_that_a_dtype_cannot_hold():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 3)), rng.standard_normal(40)
+    faint = np.float32(1e-41) * X.astype(np.float32)
+    assert not BilevelRidge(max_steps=3).fit(faint, y).coef_.any()
+    small = (1e-37 * X).astype(np.float32)
+    with pytest.raises(ValueError, match="is too large for float32, the dtype of X"):
+        BilevelRidge(max_steps=3).fit(small, 1e4 * X[:, 0])
+    fitted = BilevelRidge(max_steps=3).fit(small, X[:, 0])
+    assert fitted.coef_.dtype == np.float32
+    assert np.corrcoef(fitted.predict(small), X[:, 0])[0, 1] > 0.99
+
+
+def test_a_constant_column_gets_no_weight():
+    X, y = rows()
+    X[:, 4] = 7.0
+    assert small(max_steps=4).fit(X, y).coef_[0, 4] == 0
+
+
+def test_a_sample_has_the_shares_of_all_rows_and_every_class(monkeypatch):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(900, 4))
+    y = (X[:, 0] + random.logistic(size=900) > 0).astype(int) + 2 * (np.arange(900) == 7)
+    weight = np.ones(900)
+    weight[:5] = 0
+    monkeypatch.setattr(folds, "MANY_ROWS", 300)
+    part = folds.sample(y, weight, 4, random)
+    assert 300 <= len(part) <= 303
+    assert set(part) >= {7}
+    assert not set(part) & set(range(5))
+    assert np.mean(y[part] == 1) == pytest.approx(np.mean(y == 1), abs=0.01)
+    assert isinstance(folds.sample(y, weight, 90, random), slice)

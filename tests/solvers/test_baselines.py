@@ -1,0 +1,256 @@
+"""Every tuned method against a NumPy twin written from its specification, rows and counts too."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import untuned
+from libraries import as_numpy, given
+from reference.aid import aid
+from reference.amigo import amigo
+from reference.bsa import bsa
+from reference.coupled import coupled
+from reference.f2sa import f2sa
+from reference.fsla import fsla
+from reference.itd import itd
+from reference.mrbo import mrbo
+from reference.problems import cleaning, quadratic, regularization
+from reference.saba import saba
+from reference.soba import soba
+from reference.stocbio import stocbio
+from reference.sustain import sustain
+from reference.ttsa import ttsa
+from reference.vrbo import vrbo
+from untuned.data.streams import Stream, blocks, uniforms
+from untuned.ops import get
+from untuned.solvers import (
+    AID,
+    BSA,
+    F2SA,
+    FSLA,
+    ITD,
+    MRBO,
+    SABA,
+    SOBA,
+    SUSTAIN,
+    TTSA,
+    VRBO,
+    AmIGO,
+    StocBiO,
+)
+from untuned.solvers.numerics import conjugate_gradient
+from untuned.solvers.numerics.neumann import hia, shia
+
+RATES = {"step_size": 0.12, "outer_ratio": 1.7}
+CASES = {
+    "aid": (AID(**RATES, inner_steps=4, linear_steps=3), aid),
+    "aid fixed-point": (
+        AID(**RATES, inner_steps=4, linear_steps=3, linear_solver="fixed-point"),
+        aid,
+    ),
+    "amigo": (AmIGO(**RATES, inner_steps=4, linear_steps=3), amigo),
+    "bsa": (BSA(**RATES, inner_steps=4, linear_steps=5), bsa),
+    "f2sa": (F2SA(**RATES, inner_steps=3, delta=0.2, lambda0=1.5), f2sa),
+    "fsla": (FSLA(**RATES), fsla),
+    "fsla long steps": (FSLA(step_size=1.5, outer_ratio=20.0), fsla),
+    "itd": (ITD(**RATES, inner_steps=4), itd),
+    "itd one step": (ITD(**RATES, inner_steps=1), itd),
+    "mrbo": (MRBO(**RATES, linear_steps=4, eta=0.6), mrbo),
+    "saba": (SABA(**RATES), saba),
+    "soba": (SOBA(**RATES), soba),
+    "stocbio": (StocBiO(**RATES, inner_steps=4, linear_steps=3), stocbio),
+    "sustain": (SUSTAIN(**RATES, linear_steps=5, eta=0.6), sustain),
+    "ttsa": (TTSA(**RATES, linear_steps=5), ttsa),
+    "vrbo": (VRBO(**RATES, inner_steps=3, linear_steps=2, period=4), vrbo),
+}
+STEPS, SEED, SIZES = 12, 4, (7, 5)
+
+
+class Rows:
+    """The two streams, one batch at a time, as a twin draws them."""
+
+    def __init__(self, problem, sizes):
+        self.streams = [
+            None if size is None else Stream(rows, size, SEED, side)
+            for side, (size, rows) in enumerate(
+                zip(sizes, (problem.n_inner, problem.n_outer), strict=True)
+            )
+        ]
+        self.drawn = [0, 0]
+
+    def _next(self, side):
+        self.drawn[side] += 1
+        stream = self.streams[side]
+        return None if stream is None else stream.batches(self.drawn[side] - 1, 1)[0]
+
+    def inner(self):
+        return self._next(0)
+
+    def outer(self):
+        return self._next(1)
+
+
+class Blocks:
+    """Each side's blocks, and the order in which a twin visits them."""
+
+    def __init__(self, problem, sizes):
+        self.inner_blocks, self.inner_slot = self._side(0, problem.n_inner, sizes[0])
+        self.outer_blocks, self.outer_slot = self._side(1, problem.n_outer, sizes[1])
+
+    @staticmethod
+    def _side(side, rows, size):
+        if size is None:
+            return [None], lambda: 0
+        cut = cut_of(rows, size, side)
+        order = iter(Stream(len(cut), 1, SEED, side).batches(0, STEPS)[:, 0])
+        return cut, lambda: next(order)
+
+
+def cut_of(rows, size, side):
+    """The blocks as lists of rows: later ones lack the last entry where rows do not go round."""
+    table = blocks(rows, size, SEED, side)
+    longer = rows - len(table) * (table.shape[1] - 1)
+    return [row if b < longer else row[:-1] for b, row in enumerate(table)]
+
+
+def twin_of(case, problem, sizes):
+    solver, twin = CASES[case]
+    options = dataclasses.asdict(solver)
+    if case == "saba":
+        rates = {name: options[name] for name in RATES}
+        return saba(problem, problem.x0, problem.y0, STEPS, rows=Blocks(problem, sizes), **rates)
+    if solver.needs_uniform:
+        options["uniform"] = lambda t: uniforms(SEED, t, 1)[0]
+    return twin(problem, problem.x0, problem.y0, STEPS, rows=Rows(problem, sizes), **options)
+
+
+def assert_same_steps(case, problem, library, sizes):
+    records = twin_of(case, problem, sizes)
+    task = given(problem, library)
+    states = []
+    result = untuned.minimize(
+        *task.positional,
+        **task.data,
+        method=CASES[case][0],
+        max_steps=STEPS,
+        eval_every=1,
+        batch_size=None if sizes == (None, None) else sizes,
+        seed=SEED,
+        callback=lambda snapshot: states.append(snapshot.state),
+    )
+    assert result.steps == STEPS, result.message
+    totals = dict.fromkeys(result.counts, 0)
+    for state, record in zip(states, records, strict=True):
+        for name in ("x", "y", "v", "z"):
+            if name in record and not (name == "v" and "z" in record):
+                ours = as_numpy(getattr(state, name))
+                np.testing.assert_allclose(ours, record[name], rtol=1e-9, atol=1e-9, err_msg=name)
+        for name in totals:
+            totals[name] += record[name]
+        totals["inner_grad"] += record.get("inner_grad_x", 0)
+    assert result.counts == totals
+    norms = [np.linalg.norm(record["direction"]) for record in records]
+    np.testing.assert_allclose(result.history["hypergrad_norm"], norms, rtol=1e-8)
+    if case.split()[0] not in ("vrbo", "f2sa"):  # which report f at the end of their step
+        expected = [record["outer"] for record in records]
+        np.testing.assert_allclose(result.history["outer"], expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_minibatch_step_is_the_twins(case, library):
+    # F2SA's twin knows grad_x g of this problem only; there it depends on the rows.
+    problem = cleaning(2, 30, 24, 5, 3, 0.4) if case == "f2sa" else coupled(3, 30, 24, 4)
+    assert_same_steps(case, problem, library, SIZES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_full_batch_step_is_the_twins(case, library):
+    assert_same_steps(case, regularization(1, 40, 30, 6), library, (None, None))
+
+
+def test_every_method_has_a_case():
+    ours = {solver.name for solver, _ in CASES.values()} | {"d-tfbo", "s-tfbo", "auto"}
+    assert ours == set(untuned.solvers.names())
+
+
+@pytest.mark.parametrize(
+    ("solver", "steps"),
+    [
+        (AID(step_size=0.15), 300),
+        (AmIGO(step_size=0.15), 1000),
+        (StocBiO(step_size=0.15, linear_steps=300), 500),
+        (SABA(step_size=0.15), 1000),
+        (SOBA(step_size=0.15), 4000),
+        (FSLA(step_size=0.15), 4000),
+        (MRBO(step_size=0.15, linear_steps=100), 2000),
+        (VRBO(step_size=0.15, linear_steps=100), 400),
+        (ITD(step_size=0.15, inner_steps=150), 300),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_converges_to_the_closed_form(solver, steps):
+    """Those whose bias vanishes with enough products; the others keep a noise or a penalty."""
+    problem = quadratic(0, 3, 4, 5.0)
+    result = untuned.minimize(*given(problem, "jax").positional, method=solver, max_steps=steps)
+    np.testing.assert_allclose(result.state.x, problem.x_star(), atol=1e-3)
+    np.testing.assert_allclose(result.state.v, problem.v_star(problem.x_star()), atol=1e-2)
+
+
+def test_f2sa_nears_the_solution_as_the_penalty_grows():
+    problem = quadratic(0, 3, 4, 5.0)
+    task = given(problem, "jax").positional
+    far, near = (
+        untuned.minimize(*task, method=F2SA(step_size=0.05, delta=delta), max_steps=3000)
+        for delta in (1e-6, 0.02)
+    )
+    distance = [np.linalg.norm(run.state.x - problem.x_star()) for run in (far, near)]
+    assert distance[1] < 0.3 * distance[0]
+
+
+def test_vrbo_is_exact_on_full_batches():
+    """Its recursion must account for the moves of x and of y alike (METHODS, section 6)."""
+    problem = regularization(1, 40, 30, 6)
+    task = given(problem, "jax")
+    solver = VRBO(step_size=0.3, inner_steps=3, linear_steps=2, period=1000)
+    state = untuned.minimize(*task.positional, **task.data, method=solver, max_steps=9).state
+    np.testing.assert_allclose(state.u, problem.g_y(state.x, state.y), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_series_and_conjugate_gradients(name):
+    ops = get(name)
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((4, 4))
+    H, b, sigma, n = root @ root.T / 4 + np.eye(4), rng.standard_normal(4), 0.2, 6
+    powers = [np.linalg.matrix_power(np.eye(4) - sigma * H, q) @ b for q in range(n + 1)]
+    with ops.precision(b):
+        matrix, right = ops.asarray(H), ops.asarray(b)
+        product = lambda k, w: matrix @ w
+        series = shia(ops, product, right, n, sigma)
+        draws = [hia(ops, product, right, n, sigma, p) for p in range(n)]
+        solved = conjugate_gradient.solve(
+            ops, lambda w: matrix @ w, right, ops.zeros_like(right), most=10
+        )
+    np.testing.assert_allclose(as_numpy(series), sigma * sum(powers), rtol=1e-12)
+    mean = np.mean([as_numpy(w) for w in draws], axis=0)
+    np.testing.assert_allclose(mean, sigma * sum(powers[:n]), rtol=1e-12)
+    np.testing.assert_allclose(as_numpy(solved.z), np.linalg.solve(H, b), rtol=1e-10)
+    assert float(solved.residual_norm) < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: SOBA(step_size=0.0), r"SOBA was given step_size=0\.0; expected a finite number"),
+        (lambda: AmIGO(outer_ratio=-1.0), r"AmIGO was given outer_ratio=-1\.0"),
+        (lambda: TTSA(linear_steps=0), "TTSA was given linear_steps=0; expected a whole number"),
+        (lambda: VRBO(period=2.5), r"VRBO was given period=2\.5"),
+        (lambda: F2SA(delta=0), "F2SA was given delta=0"),
+        (lambda: MRBO(eta=float("nan")), "MRBO was given eta=nan"),
+        (lambda: AID(linear_solver="gmres"), "linear_solver='gmres'; expected 'cg' or"),
+    ],
+)
+def test_bad_hyperparameters_are_named(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()

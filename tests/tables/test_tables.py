@@ -1,0 +1,267 @@
+"""Reading a user's table: what is understood, what is refused, and that nothing goes unsaid."""
+
+import os
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits
+
+from untuned.tables import columns, files, labels, pixels
+from untuned.util import memory
+
+
+@pytest.fixture
+def messy():
+    """A table with everything real tables have."""
+    rng = np.random.default_rng(0)
+    rows = 120
+    frame = pd.DataFrame(
+        {
+            "customer_id": rng.permutation(10_000)[:rows],
+            "number": np.arange(rows) + 7,
+            "age": rng.normal(40, 9, rows),
+            "city": rng.choice(["Oslo", "Bonn", "Łódź"], rows),
+            "job": [f"job {number % 45}" for number in range(rows)],
+            "joined": [f"2020-01-{day % 28 + 1:02d}" for day in range(rows)],
+            "is_member": rng.random(rows) < 0.5,
+            "country": "NO",
+            "comment": [f'he said, "{number}"' for number in range(rows)],
+            "empty": np.nan,
+            "churn": rng.choice(["yes", "no"], rows),
+        }
+    )
+    frame.loc[3:9, "age"] = np.nan
+    frame.loc[5:6, "city"] = None
+    return frame
+
+
+def written(frame, folder, kind):
+    path = folder / f"table.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    return path
+
+
+def found(frame, path):
+    return {column.name: column for column in columns.understand(frame, path)}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_are_understood(messy, kind, tmp_path):
+    table = files.read(written(messy, tmp_path, kind))
+    assert table.format == kind
+    assert len(table.frame) == 120
+    about = found(table.frame.drop(columns="churn"), table.path)
+    assert {name: column.kind for name, column in about.items()} == {
+        "customer_id": "left out",
+        "number": "left out",
+        "age": "numbers",
+        "city": "categories",
+        "job": "categories",
+        "joined": "left out",
+        "is_member": "categories",
+        "country": "left out",
+        "comment": "left out",
+        "empty": "left out",
+    }
+    assert about["age"].missing == 7
+    assert about["age"].note == "7 missing set to the median, standardised"
+    assert about["country"].note == "the same in every row: NO"
+    assert about["empty"].note == "no values"
+    assert about["joined"].note.startswith("dates or times")
+    assert "rarest together" in about["job"].note
+
+
+def test_preparation_gives_what_it_says(messy, tmp_path):
+    table = files.read(written(messy, tmp_path, "csv"))
+    about = columns.understand(table.frame.drop(columns="churn"), table.path)
+    used = table.frame[columns.names_used(about)]
+    preparation = columns.preparation(about)
+    X = preparation.fit_transform(used)
+    seen = columns.features(preparation)
+    assert len(seen) == X.shape[1]
+    assert np.isfinite(X).all()
+    by_name = {feature.name: X[:, place] for place, feature in enumerate(seen)}
+    age = messy["age"].fillna(messy["age"].median())
+    np.testing.assert_allclose(by_name["age"], (age - age.mean()) / age.std(ddof=0))
+    np.testing.assert_array_equal(by_name["city = Łódź"], messy["city"] == "Łódź")
+    np.testing.assert_array_equal(by_name["city = (missing)"], messy["city"].isna())
+    np.testing.assert_array_equal(by_name["is_member = True"], messy["is_member"])
+    jobs = [feature.name for feature in seen if feature.column == "job"]
+    assert len(jobs) == columns.MOST_CATEGORIES
+    assert jobs[-1] == "job = (rare ones)"
+    # Each row has one category of each column.
+    assert (sum(by_name[name] for name in jobs) == 1).all()
+
+
+def test_unknown_categories_count_as_rare_ones_without_a_warning(messy, tmp_path):
+    table = files.read(written(messy, tmp_path, "csv"))
+    about = columns.understand(table.frame[["job", "city", "age"]], table.path)
+    preparation = columns.preparation(about).fit(table.frame[["job", "city", "age"]])
+    new = pd.DataFrame({"job": ["astronaut"], "city": ["Rome"], "age": [30.0]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        row = preparation.transform(new)[0]
+    seen = columns.features(preparation)
+    lit = [feature.name for feature, value in zip(seen, row, strict=True) if value == 1]
+    assert lit == ["job = (rare ones)"]
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_separator_is_found(messy, separator, tmp_path):
+    path = tmp_path / "table.txt"
+    messy.to_csv(path, sep=separator, index=False)
+    assert list(files.read(path).frame.columns) == list(messy.columns)
+
+
+def refused(content, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        files.read(path)
+    words = str(caught.value)
+    assert "\n" not in words
+    assert str(path) in words
+    return words
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"\n \n", "is empty"),
+        (b"a,b,y\n", "has no rows"),
+        (b"a,a,y\n1,2,3\n", "more than one column named 'a'"),
+        (b"a,y\n1,2\n1,2,3\n", "could not be read as CSV"),
+        (b"a,y\n1,2,3\n4,5,6\n", "rows with more cells than its first line has names"),
+        (b"a,y\n\xff\xfe,2\n", "is not UTF-8 text"),
+        (b"\x1f\x8b\x00\x00\x00", "neither CSV nor Parquet"),
+        (b"PAR1 but nothing else", "could not be read as PARQUET"),
+    ],
+)
+def test_files_that_are_no_table_are_refused(content, words, tmp_path):
+    assert words in refused(content, tmp_path)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(ValueError, match="There is no file"):
+        files.read(tmp_path / "nothing.csv")
+    with pytest.raises(ValueError, match="is a folder"):
+        files.read(tmp_path)
+
+
+def test_file_larger_than_memory_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "huge.csv"
+    with path.open("w") as opened:
+        opened.write("a,b,y\n")
+        opened.writelines(f"{number},{number % 7},{number % 2}\n" for number in range(200_000))
+    os.truncate(path, 2**42)  # a hole: four terabytes that take no room on the disk
+    with pytest.raises(ValueError, match=r"would need about [\d,.]+ GB of memory and [\d.]+ GB"):
+        files.read(path)
+
+
+def test_parquet_larger_than_memory_is_refused_by_its_metadata(messy, tmp_path, monkeypatch):
+    path = written(messy, tmp_path, "parquet")
+    size = 8 * messy.shape[0] * messy.shape[1]
+    monkeypatch.setattr(memory, "available", lambda: memory.TIMES_THE_TABLE * size)
+    with pytest.raises(ValueError, match="of memory"):
+        files.read(path)
+    monkeypatch.setattr(memory, "available", lambda: 4 * memory.TIMES_THE_TABLE * size)
+    files.read(path)
+
+
+def test_limits_of_a_container_count(tmp_path):
+    assert memory._of_container(tmp_path) > 2**60
+    (tmp_path / "memory.max").write_text("1000000\n")
+    (tmp_path / "memory.current").write_text("400000\n")
+    assert memory._of_container(tmp_path) == 600_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory._of_container(tmp_path) > 2**60
+    assert 2**20 < memory.available() < 2**50
+
+
+def as_table(values, tmp_path):
+    return files.Table(tmp_path / "t.csv", "csv", pd.DataFrame({"y": values}))
+
+
+def test_labels_are_classes_or_numbers(tmp_path):
+    read = lambda values, task=None: labels.read(as_table(values, tmp_path), "y", task)
+    assert read(["a", "b"] * 5).task == "classes"
+    assert read([0, 1, 2] * 5).values.dtype == np.int64
+    assert read([0.0, 1.0, np.nan] * 5).values.tolist() == [0, 1] * 5
+    assert read([0.0, 1.0, np.nan] * 5).rows.tolist()[:4] == [0, 1, 3, 4]
+    assert read([True, False] * 5).values.tolist()[:2] == ["True", "False"]
+    assert read([0.5, 1.25, 3.0] * 5).task == "numbers"
+    assert read(list(range(100)) * 3).task == "numbers"
+    assert read(list(range(100)) * 3, "classes").task == "classes"
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "words"),
+    [
+        ([1, 1, 1], None, "only one value, 1"),
+        (["a", "a"], "classes", "only one value, 'a'"),
+        ([np.nan, np.nan], None, "are missing"),
+        ([0.5, 1.5] * 3, "classes", "numbers such as 0.5"),
+        (["a", "b"] * 3, "numbers", "holds text such as 'a'"),
+        ([f"name {number}" for number in range(9)], "classes", "9 classes in 9 rows"),
+        ([1.5, np.inf, 2.0], "numbers", "holds inf"),
+        ([1.0, np.inf, 2.0], "classes", "holds inf"),
+        ([1.5, -1e300, 2.0], "numbers", r"holds 1e\+300; expected finite numbers below 1e\+37"),
+    ],
+)
+def test_labels_that_cannot_be_learned_are_refused(values, task, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        labels.read(as_table(values, tmp_path), "y", task)
+
+
+def test_no_such_label_names_the_nearest(messy, tmp_path):
+    table = files.read(written(messy, tmp_path, "csv"))
+    with pytest.raises(ValueError, match="nearest name is 'churn'"):
+        labels.read(table, "chrun", None)
+
+
+@pytest.mark.parametrize("number", [-np.inf, 1e300])
+def test_extreme_numbers_are_refused_by_column_and_row(number, messy, tmp_path):
+    messy["age"] = messy["age"].astype(float)
+    messy.loc[17, "age"] = number
+    words = re.escape(f"has {number} in row 17 (counted from 0")
+    with pytest.raises(ValueError, match=f"Column 'age' of .* {words}"):
+        columns.understand(messy, tmp_path / "t.csv")
+
+
+def test_nothing_to_learn_from(tmp_path):
+    with pytest.raises(ValueError, match="no column to learn from"):
+        columns.understand(pd.DataFrame({"a": [1, 1, 1], "b": ["x"] * 3}), tmp_path / "t.csv")
+
+
+def test_lists_in_parquet_are_left_out(messy, tmp_path):
+    messy["tags"] = [[1, 2]] * len(messy)
+    table = files.read(written(messy, tmp_path, "parquet"))
+    assert found(table.frame, table.path)["tags"].note == "neither numbers nor text"
+
+
+def test_images_are_known_by_their_columns():
+    digits = load_digits(as_frame=True).data
+    images = pixels.find(digits)
+    assert (images.side, images.largest) == (8, 16)
+    assert images.columns == list(digits.columns)
+    assert pixels.find(digits.set_axis([f"x{number}" for number in range(64)], axis=1)).side == 8
+    assert pixels.find(digits.iloc[:, :63]) is None
+    assert pixels.find(digits - 1) is None
+    assert pixels.find(load_breast_cancer(as_frame=True).data.iloc[:, :16]) is None
+    # Sixteen numbered columns are more likely sixteen measurements.
+    few = digits.iloc[:, :16]
+    assert pixels.find(few.set_axis([f"v{number}" for number in range(16)], axis=1)) is None
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8, np.float32])
+def test_pixels_are_scaled_and_not_blown_up(tmp_path, dtype):
+    digits = load_digits(as_frame=True).data.astype(dtype)
+    about = columns.understand(digits, tmp_path / "t.csv")
+    assert {column.kind for column in about} == {"pixels", "left out"}
+    X = columns.preparation(about).fit_transform(digits)
+    assert X.min() == 0
+    assert X.max() == 1
