@@ -25,7 +25,7 @@ from untuned.coreset.inner_solution import train
 from untuned.data.batches import Batch
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.base import CONVERGED, GO_ON, Info
+from untuned.solvers.base import CONVERGED, GO_ON, Info, Solver
 from untuned.solvers.numerics.newton_cg import MOST_STEPS
 
 SMALLEST_SHARE = 6.0  # as a power of one half
@@ -50,7 +50,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Exchange(Solver):
     """Exchanges rows between a coreset and the rest, by the hypergradient.
 
     x0 has 1/K at the K rows to start from and 0 elsewhere; its last entry is 0 and no candidate.
@@ -65,10 +65,6 @@ class Exchange:
 
     name: ClassVar[str] = "exchange"
     loops: ClassVar[str] = "double"
-    inner_draws: ClassVar[int] = 1
-    outer_draws: ClassVar[int] = 1
-    needs_uniform: ClassVar[bool] = False
-    to_tune: ClassVar[tuple[str, ...]] = ()
     cost: ClassVar[Counts] = Counts(1, None, None, None)
 
     def init(self, o: Oracles, x: Any, y: Tree) -> State:
@@ -150,6 +146,6 @@ class Exchange:
         pays = (jnp.arange(most) < state.exchanged) & (loss > -gain) & jnp.isfinite(gain)
         return leaving.at[:most].set(jnp.where(pays, entering, leaving[:most]))
 
-    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
+    def measured_at(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
         """A step measures where it ends."""
         return new.x, new.y, new.v

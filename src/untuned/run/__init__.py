@@ -92,8 +92,7 @@ def minimize(
         outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint, group, sharded
     )
     settings.check_on_disk(solver, problem.on_disk)
-    if hasattr(solver, "fitted"):  # with those hyperparameters that only its run knows
-        solver = solver.fitted(problem.rows, problem.batch_sizes, max_steps)
+    solver = solver.for_run(problem.rows, problem.batch_sizes, max_steps)
     limits = {
         "max_steps": max_steps,
         "max_seconds": None if max_seconds is None else float(max_seconds),

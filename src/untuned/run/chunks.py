@@ -103,7 +103,7 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
             better = finite & (info.measure <= carry.best.measure)
             if solver.loops == "single":
                 better = better & stopping.inner_is_solved(info, reference)
-            candidate = Best(info.measure, *solver.measured(carry.state, state))
+            candidate = Best(info.measure, *solver.measured_at(carry.state, state))
             return Carry(
                 state=state,
                 best=ops.where(better, candidate, carry.best),

@@ -11,7 +11,7 @@ from untuned.data.disk.windows import Window, Windows
 from untuned.data.streams import INDEX, Stream, blocks, uniforms
 from untuned.ops import Tree
 from untuned.problem.build import Problem
-from untuned.solvers.base import Solver, wants_blocks
+from untuned.solvers.base import Solver
 
 LONGEST_CHUNK = 1024  # batches: bounds the memory of a chunk's row indices
 
@@ -29,7 +29,7 @@ class Feeder:
         self.tables: list[Any] = []  # of the blocks of each side, for methods that need them
         for side, (size, rows) in enumerate(zip(problem.batch_sizes, problem.rows, strict=True)):
             table = None
-            if size is not None and wants_blocks(solver):
+            if size is not None and solver.needs_blocks:
                 table = self.ops.asarray(blocks(rows, size, seed, side), self.like)
                 rows, size = table.shape[0], 1  # a stream of block numbers
             self.streams.append(None if size is None else Stream(rows, size, seed, side))

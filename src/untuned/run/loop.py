@@ -275,7 +275,7 @@ class Run:
         """What the user gets: the best point, and why the run ended."""
         carry, steps, counts = self.now.carry, self.now.steps, self.now.counts
         # A batch's own loss is no ground to prefer an earlier point, a divergence is.
-        comparable = self.problem.full_batch or getattr(self.solver, "averages", False)
+        comparable = self.problem.full_batch or self.solver.averages
         worse = comparable and stopping.last_is_worse(carry.info, carry.best.measure)
         point = carry.best if worse or status == "diverged" else carry.state
         x, y, v, state = self.problem.outward((point.x, point.y, point.v, carry.state))

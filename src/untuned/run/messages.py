@@ -47,7 +47,7 @@ def _what_happened(
     if status == "interrupted":
         return f"Ctrl-C ended the run after {step} steps: {went}. x and y are what there is."
     if status == "stalled":
-        if not solver.to_tune and not hasattr(solver, "alpha0"):
+        if not solver.to_tune and not solver.start_values:
             return (
                 f"Stalled after {step} steps at hypergradient norm {norm:.3g}: no step along the "
                 f"direction found lowers f, however short. "
@@ -72,16 +72,17 @@ def _what_happened(
 
 
 def _if_too_short(solver: Any, step_x: float) -> str:
-    if hasattr(solver, "alpha0"):
-        return f"; if step_x={step_x:.2g} is too short for your x, lower alpha0 ({READ_MORE})"
+    if solver.start_values:
+        first = solver.start_values[0]
+        return f"; if step_x={step_x:.2g} is too short for your x, lower {first} ({READ_MORE})"
     if solver.to_tune:
         return f"; step_x={step_x:.2g} comes from {' and '.join(solver.to_tune)}, try others"
     return ""
 
 
 def _longer_steps(solver: Any) -> str:
-    if hasattr(solver, "alpha0"):
-        return f"smaller alpha0, beta0, gamma0 ({READ_MORE})"
+    if solver.start_values:
+        return f"smaller {', '.join(solver.start_values)} ({READ_MORE})"
     return f"other values of {' and '.join(solver.to_tune)}"
 
 
@@ -99,8 +100,9 @@ def _divergence(record: dict[str, Any], solver: Any) -> str:
         if not math.isfinite(record[column]):
             what, value = name, record[column]
             break
-    if hasattr(solver, "alpha0"):
-        shorter = ", or raise alpha0, beta0 and gamma0, which makes the first steps shorter"
+    if solver.start_values:
+        values = ", ".join(solver.start_values)
+        shorter = f", or raise {values}, which makes the first steps shorter"
     else:
         shorter = f", or try smaller {solver.to_tune[0]}" if solver.to_tune else ""
     return (

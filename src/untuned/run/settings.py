@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from untuned import solvers
-from untuned.solvers.base import wants_blocks
+from untuned.solvers import Solver
 from untuned.util.wording import brief
 
 
@@ -18,9 +17,7 @@ def check(
     callback: Any,
 ) -> None:  # fmt: skip
     """Refuse settings that cannot be meant, each with one sentence."""
-    parts = {name for name in vars(solvers.Solver) if not name.startswith("_")}
-    parts |= set(solvers.Solver.__annotations__)
-    if isinstance(solver, type) or not all(hasattr(solver, part) for part in parts):
+    if not isinstance(solver, Solver):
         raise ValueError(
             f"method={brief(solver)} is not a method; expected a name such as 'd-tfbo', or a "
             "solver such as untuned.solvers.DTFBO()."
@@ -44,11 +41,9 @@ def check(
 
 def check_on_disk(solver: Any, on_disk: tuple) -> None:
     """Refuse methods that need more than the rows of a batch where rows are on disk."""
-    remembers = wants_blocks(solver)
-    if any(side is not None for side in on_disk) and (
-        remembers or getattr(solver, "needs_all_rows", False)
-    ):
-        why = "fixed blocks of rows" if remembers else "all rows from time to time"
+    needs_more = solver.needs_blocks or solver.needs_all_rows
+    if needs_more and any(side is not None for side in on_disk):
+        why = "fixed blocks of rows" if solver.needs_blocks else "all rows from time to time"
         raise ValueError(
             f"{solver.name} needs {why}, and rows on disk are read batch by batch; use 'auto' or "
             "another method, or give arrays in memory."

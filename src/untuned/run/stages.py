@@ -32,7 +32,7 @@ def plan(problem: Problem, solver: Any, seed: int) -> list[float]:
     """The shares of the rows to work on, the last being 1."""
     shares = [1.0]
     ops, data = problem.ops, problem.data
-    if not getattr(solver, "wants_stages", False) or data.inner is None or data.outer is None:
+    if not solver.wants_stages or data.inner is None or data.outer is None:
         return shares
     if sum(_bytes(ops, side) for side in data[:2]) < LARGE:
         return shares
@@ -50,7 +50,7 @@ def plan(problem: Problem, solver: Any, seed: int) -> list[float]:
 def rows(problem: Problem, solver: Any, seed: int, share: float) -> Data:
     """The data of a stage: a share of each side's rows, and the extra rows a method asks for."""
     ops, data = problem.ops, problem.data
-    if not getattr(solver, "wants_stages", False):
+    if not solver.wants_stages:
         return data
     pilot = None
     if data.inner is not None:

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from untuned.solvers.base import METHODS, Info, Solver, get, names
+from untuned.solvers.base import Info, Solver
+from untuned.solvers.registry import METHODS, get, names
 
 if TYPE_CHECKING:
     from untuned.solvers.auto.method import Auto

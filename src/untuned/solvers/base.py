@@ -1,39 +1,13 @@
-"""What every method is: hyperparameters in a frozen dataclass, `init` and `step`.
-
-A method holds no function, no data and no loop over its steps; `untuned.run.loop` has the loop.
-"""
+"""The contract of a method (`Solver`), what a step reports (`Info`), and what methods share."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from typing import Any, ClassVar, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple, Self
 
 from untuned.data.batches import Batch
 from untuned.ops import Ops, Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.util.wording import brief, unknown
-
-# name -> "module:class"; modules are imported when a method is asked for.
-METHODS = {
-    "aid": "untuned.solvers.tuned.aid:AID",
-    "amigo": "untuned.solvers.tuned.amigo:AmIGO",
-    "auto": "untuned.solvers.auto.method:Auto",
-    "bsa": "untuned.solvers.tuned.bsa:BSA",
-    "d-tfbo": "untuned.solvers.dtfbo:DTFBO",
-    "f2sa": "untuned.solvers.tuned.f2sa:F2SA",
-    "fsla": "untuned.solvers.tuned.fsla:FSLA",
-    "itd": "untuned.solvers.tuned.itd:ITD",
-    "mrbo": "untuned.solvers.tuned.mrbo:MRBO",
-    "s-tfbo": "untuned.solvers.stfbo:STFBO",
-    "saba": "untuned.solvers.tuned.saba:SABA",
-    "soba": "untuned.solvers.tuned.soba:SOBA",
-    "stocbio": "untuned.solvers.tuned.stocbio:StocBiO",
-    "sustain": "untuned.solvers.tuned.sustain:SUSTAIN",
-    "ttsa": "untuned.solvers.tuned.ttsa:TTSA",
-    "vrbo": "untuned.solvers.tuned.vrbo:VRBO",
-}
-
 
 # What a step says of the run; whole numbers, since compiled code carries them.
 GO_ON, CONVERGED, DIVERGED, STALLED = 0, 1, 2, 3
@@ -71,57 +45,91 @@ class Info(NamedTuple):
     counts: Counts = Counts()
 
 
-class Solver(Protocol):
-    """The interface `untuned.minimize` drives.
+class Solver(ABC):
+    """The contract of a method: what `untuned.minimize` asks of it, and what it takes for granted.
 
-    A run fills in two kinds of hyperparameters that it alone knows, where a method has them:
-    `horizon` if it is None, and the numbers of blocks `inner_slots` and `outer_slots`.
+    A method is a frozen dataclass of hyperparameters that derives from `Solver`. It must have a
+    `name`, `cost`, `init` and `step`; everything else has the default below, so a method's file
+    shows all that it changes. A method holds no function, no data and no loop over its steps.
+    docs/write-a-method.md builds one.
+
+    `init(o, x, y)` gives the state before the first step, a NamedTuple with at least x, y and v.
+    `step(o, state, batch)` makes one step of x with the derivatives `o` on the rows of `batch`, and
+    reports on it in an `Info`. Both are compiled on JAX: no `if` on arrays, no Python numbers from
+    them.
     """
 
-    loops: ClassVar[str]  # "single" or "double": whether y and v are solved for inside a step
     name: ClassVar[str]
-    to_tune: ClassVar[tuple[str, ...]]  # hyperparameters a user must choose for each problem
+
+    to_tune: ClassVar[tuple[str, ...]] = ()
+    """Hyperparameters a user must choose for each problem; messages advise to change them."""
+
+    start_values: ClassVar[tuple[str, ...]] = ()
+    """Hyperparameters that set how long the first steps are; messages advise to change them."""
+
+    needs_blocks: ClassVar[bool] = False
+    """Whether batches are to be fixed blocks of rows that come back, each with its number."""
+
+    needs_all_rows: ClassVar[bool] = False
+    """Whether some steps look at all rows though there are minibatches."""
+
+    @property
+    def loops(self) -> str:
+        """ "double" if y and v are solved for inside a step, else "single".
+
+        After a single-loop step a small hypergradient is believed only once y and v have settled.
+        """
+        return "single"
 
     @property
     def inner_draws(self) -> int:
         """Most batches of inner data a step uses; `Info` says how many it did use."""
+        return 1
 
     @property
     def outer_draws(self) -> int:
         """Most batches of outer data a step uses."""
+        return 1
 
     @property
     def needs_uniform(self) -> bool:
-        """Whether a step uses a random number."""
+        """Whether a step uses a random number, `batch.uniform`."""
+        return False
 
     @property
+    def wants_stages(self) -> bool:
+        """Whether a run begins on a sample of large data (run/stages.py)."""
+        return False
+
+    @property
+    def averages(self) -> bool:
+        """Whether `Info.measure` is a mean over many batches, and so orders iterates on any."""
+        return False
+
+    @property
+    @abstractmethod
     def cost(self) -> Counts:
         """Evaluations per step: in the mean where they vary, None where that is not known."""
 
-    def init(self, o: Oracles, x: Tree, y: Tree) -> Any: ...
+    @abstractmethod
+    def init(self, o: Oracles, x: Tree, y: Tree) -> Any:
+        """The state before the first step."""
 
-    def step(self, o: Oracles, state: Any, batch: Batch) -> tuple[Any, Info]: ...
+    @abstractmethod
+    def step(self, o: Oracles, state: Any, batch: Batch) -> tuple[Any, Info]:
+        """One step of x, and the report on it."""
 
-    def measured(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
+    def for_run(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> Self:
+        """This method with the hyperparameters that only a run knows."""
+        return self
+
+    def on_new_rows(self, o: Oracles, state: Any) -> Any:
+        """The state for going on with other rows, where a method wants stages."""
+        return state
+
+    def measured_at(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
         """The x, y and v that the `measure` of a step from `old` to `new` belongs to."""
-
-
-def wants_blocks(solver: Solver) -> bool:
-    """Whether a method's batches are to be fixed blocks of rows, each with its number."""
-    return hasattr(solver, "inner_slots")
-
-
-def names() -> list[str]:
-    """The names of all methods."""
-    return sorted(METHODS)
-
-
-def get(name: str) -> Any:
-    """The class of a method; call it, with or without hyperparameters, to have a solver."""
-    if not isinstance(name, str) or name not in METHODS:
-        raise unknown("method", name, METHODS)
-    module, _, attribute = METHODS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+        return old.x, old.y, old.v
 
 
 def size(ops: Ops, tree: Tree) -> int:
@@ -150,31 +158,3 @@ def value_estimate(o: Oracles, f: Scalar, inner_grad_norm: Scalar, v: Tree) -> d
     """
     error = inner_grad_norm * o.ops.norm(v)
     return {"measure": f + error, "measure_error": error}
-
-
-def require_positive(solver: Any, *fields: str) -> None:
-    """Refuse hyperparameters that are not positive finite numbers, in one sentence."""
-    for field in fields:
-        value = getattr(solver, field)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (is_number and 0 < value <= sys.float_info.max):
-            raise ValueError(
-                f"{type(solver).__name__} was given {field}={brief(value)}; "
-                f"expected a finite number above zero, for example {field}=1.0."
-            )
-
-
-def require_start(solver: Any, *fields: str) -> None:
-    """Refuse start values of accumulators that are neither positive numbers nor "auto"."""
-    require_positive(solver, *(field for field in fields if getattr(solver, field) != "auto"))
-
-
-def require_count(solver: Any, *fields: str) -> None:
-    """Refuse loop counts that are not whole numbers from 1 up."""
-    for field in fields:
-        value = getattr(solver, field)
-        if type(value) is not int or value < 1:
-            raise ValueError(
-                f"{type(solver).__name__} was given {field}={brief(value)}; "
-                f"expected a whole number from 1 up, for example {field}=10."
-            )

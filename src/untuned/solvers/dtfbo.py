@@ -23,15 +23,8 @@ from typing import ClassVar, Literal, NamedTuple
 from untuned.data.batches import Batch, Draws, draw
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Linear, Oracles
-from untuned.solvers.base import (
-    Info,
-    Pair,
-    descend_x,
-    require_count,
-    require_positive,
-    require_start,
-    value_estimate,
-)
+from untuned.solvers.base import Info, Pair, Solver, descend_x, value_estimate
+from untuned.solvers.hyperparameters import require_count, require_positive, require_start
 from untuned.solvers.numerics.adagrad_norm import (
     Descent,
     Start,
@@ -55,7 +48,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DTFBO:
+class DTFBO(Solver):
     """Double-loop tuning-free bilevel optimization: y and v are solved for, then x moves.
 
     Parameters
@@ -91,20 +84,18 @@ class DTFBO:
     horizon: int | Literal["anytime"] | None = None
 
     name: ClassVar[str] = "d-tfbo"
+    start_values: ClassVar[tuple[str, ...]] = ("alpha0", "beta0", "gamma0")
     loops: ClassVar[str] = "double"
-    outer_draws: ClassVar[int] = 1
-    needs_uniform: ClassVar[bool] = False
-    to_tune: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        require_start(self, "alpha0", "beta0", "gamma0")
+        require_start(self, *self.start_values)
         require_positive(self, "eta_x", "eta_y", "eta_v", "c_y", "c_v")
         counts = ["inner_steps", "linear_steps"]
         if self.horizon != "anytime":
             counts.append("horizon")
         require_count(self, "cap", *(name for name in counts if getattr(self, name) is not None))
 
-    def fitted(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> DTFBO:
+    def for_run(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> DTFBO:
         """This method with the run's number of steps for T, if none was given."""
         return dataclasses.replace(self, horizon=max_steps) if self.horizon is None else self
 
@@ -158,7 +149,7 @@ class DTFBO:
         )
         return State(x, y.point, v.point, alpha, state.t + 1), info
 
-    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
+    def measured_at(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
         """f is taken at x_t with the y and v just solved for."""
         return old.x, new.y, new.v
 

@@ -24,13 +24,8 @@ from typing import ClassVar, NamedTuple
 from untuned.data.batches import Batch
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.base import (
-    Info,
-    descend_x,
-    require_positive,
-    require_start,
-    value_estimate,
-)
+from untuned.solvers.base import Info, Solver, descend_x, value_estimate
+from untuned.solvers.hyperparameters import require_positive, require_start
 from untuned.solvers.numerics.adagrad_norm import Start, first_value, step_size
 
 
@@ -46,7 +41,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class STFBO:
+class STFBO(Solver):
     """Single-loop tuning-free bilevel optimization: one gradient step on y, v and x together.
 
     Parameters
@@ -65,14 +60,10 @@ class STFBO:
     eta_v: float = 1.0
 
     name: ClassVar[str] = "s-tfbo"
-    loops: ClassVar[str] = "single"
-    inner_draws: ClassVar[int] = 1
-    outer_draws: ClassVar[int] = 1
-    needs_uniform: ClassVar[bool] = False
-    to_tune: ClassVar[tuple[str, ...]] = ()
+    start_values: ClassVar[tuple[str, ...]] = ("alpha0", "beta0", "gamma0")
 
     def __post_init__(self) -> None:
-        require_start(self, "alpha0", "beta0", "gamma0")
+        require_start(self, *self.start_values)
         require_positive(self, "eta_x", "eta_y", "eta_v")
         if self.alpha0 != "auto" and self.alpha0 < 1:
             warnings.warn(
@@ -127,7 +118,3 @@ class STFBO:
             **value_estimate(o, f.value, g_norm, v),
         )
         return State(x, y, v, alpha, beta, gamma), info
-
-    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
-        """All three gradients are taken before anything moves."""
-        return old.x, old.y, old.v

@@ -24,7 +24,7 @@ from untuned.data.batches import Batch
 from untuned.ops import Tree
 from untuned.problem.derivatives import Counts, Oracles
 from untuned.run import minimize
-from untuned.solvers.base import Info
+from untuned.solvers.base import Info, Solver
 
 PENALTY = 1e-3
 MOST_LINEAR_STEPS = 50
@@ -42,15 +42,11 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Greedy(Solver):
     """Adds one row per step; x0 is the corner of the simplex of the rows to start from."""
 
     name: ClassVar[str] = "greedy-coreset"
     loops: ClassVar[str] = "double"
-    inner_draws: ClassVar[int] = 1
-    outer_draws: ClassVar[int] = 1
-    needs_uniform: ClassVar[bool] = False
-    to_tune: ClassVar[tuple[str, ...]] = ()
     cost: ClassVar[Counts] = Counts(1, None, None, 1)
 
     def init(self, o: Oracles, x: Any, y: Tree) -> State:
@@ -79,7 +75,7 @@ class Greedy:
         )
         return State(corner(order, x), inner.y, solved.z, order), info
 
-    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
+    def measured_at(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
         """f is taken at the rows before, with the y and v just solved for."""
         return old.x, new.y, new.v
 

@@ -25,7 +25,8 @@ from untuned.data.batches import Batch
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
 from untuned.run import minimize
-from untuned.solvers.base import Info, require_count
+from untuned.solvers.base import Info, Solver
+from untuned.solvers.hyperparameters import require_count
 
 STEPS, CLIP = 20, 3.0
 RATE, INNER_RATE = 5e-2, 5e-3
@@ -45,7 +46,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PBCS:
+class PBCS(Solver):
     """Policy gradients on the probabilities of rows; x sums to `size`.
 
     Parameters
@@ -62,10 +63,6 @@ class PBCS:
 
     name: ClassVar[str] = "pbcs"
     loops: ClassVar[str] = "double"
-    inner_draws: ClassVar[int] = 1
-    outer_draws: ClassVar[int] = 1
-    needs_uniform: ClassVar[bool] = False
-    to_tune: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         require_count(self, "size", "masks", "inner_steps")
@@ -101,10 +98,6 @@ class PBCS:
         )  # fmt: skip
         moved = onto_sum(x - RATE * move, self.size)
         return State(moved, state.y, state.v, first, second, state.steps + 1), info
-
-    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
-        """Losses belong to the probabilities the masks were drawn with."""
-        return old.x, old.y, old.v
 
     def _train(self, o: Oracles, masks: Any, y: Tree, rows: Tree) -> tuple[Tree, Scalar]:
         """Adam on every mask, from the model as it was, its rate falling along a cosine."""

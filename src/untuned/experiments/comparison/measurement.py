@@ -81,9 +81,8 @@ class Measured:
             warnings.simplefilter("ignore", UserWarning)
             solver = grids.solver(method, setting, experiment.name, rows, batch_size)
         batches = None if setting == grids.ALL_ROWS else batch_size
-        if hasattr(solver, "fitted"):  # what a step costs may depend on it
-            counts = (len(experiment.inner_data.labels), len(experiment.outer_data.labels))
-            solver = solver.fitted(counts, (batches, batches), MOST_STEPS)
+        counts = (len(experiment.inner_data.labels), len(experiment.outer_data.labels))
+        solver = solver.for_run(counts, (batches, batches), MOST_STEPS)  # a step's cost may change
         self.arguments = experiment.problem() | {
             "method": solver,
             "batch_size": batches,

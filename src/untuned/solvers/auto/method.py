@@ -14,11 +14,11 @@ from untuned.data.batches import Batch
 from untuned.ops import Tree
 from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.auto import implicit, parameter_free
-from untuned.solvers.base import Info, Pair
+from untuned.solvers.base import Info, Pair, Solver
 
 
 @dataclass(frozen=True)
-class Auto:
+class Auto(Solver):
     """The default method: nothing to tune.
 
     Parameters
@@ -29,12 +29,8 @@ class Auto:
     stochastic: bool | None = None
 
     name: ClassVar[str] = "auto"
-    inner_draws: ClassVar[int] = 1
-    outer_draws: ClassVar[int] = 1
-    needs_uniform: ClassVar[bool] = False
-    to_tune: ClassVar[tuple[str, ...]] = ()
 
-    def fitted(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> Auto:
+    def for_run(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> Auto:
         """This method for a run on all rows or on minibatches."""
         if self.stochastic is None:
             return dataclasses.replace(self, stochastic=batch_sizes != (None, None))
@@ -72,7 +68,7 @@ class Auto:
         """The state for going on with other rows."""
         return implicit.on_new_rows(o, state)
 
-    def measured(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
+    def measured_at(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
         """`implicit` measures where it ends, `parameter_free` before it moves."""
         at = old if self.stochastic else new
         return at.x, at.y, at.v

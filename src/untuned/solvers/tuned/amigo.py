@@ -18,7 +18,8 @@ from typing import ClassVar
 from untuned.data.batches import Batch, draw
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.base import Info, descend_x, require_count
+from untuned.solvers.base import Info, descend_x
+from untuned.solvers.hyperparameters import require_count
 from untuned.solvers.numerics.descent import descend
 from untuned.solvers.numerics.neumann import Product
 from untuned.solvers.tuned.base import Tuned, report

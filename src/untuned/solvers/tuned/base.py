@@ -7,7 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.base import Info, require_positive, value_estimate
+from untuned.solvers.base import Info, Solver, value_estimate
+from untuned.solvers.hyperparameters import require_positive
 
 
 class Rates(NamedTuple):
@@ -19,7 +20,7 @@ class Rates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuned(Solver):
     """Step sizes rho = sigma = step_size and gamma = step_size / outer_ratio, each over (t+1)^e.
 
     Parameters
@@ -33,21 +34,10 @@ class Tuned:
 
     # The e of rho, sigma and gamma.
     exponents: ClassVar[tuple[float, float, float]] = (0.0, 0.0, 0.0)
-    needs_uniform: ClassVar[bool] = False
     to_tune: ClassVar[tuple[str, ...]] = ("step_size", "outer_ratio")
 
     def __post_init__(self) -> None:
         require_positive(self, "step_size", "outer_ratio")
-
-    @property
-    def inner_draws(self) -> int:
-        """Most batches of inner data a step uses."""
-        return 1
-
-    @property
-    def outer_draws(self) -> int:
-        """Most batches of outer data a step uses."""
-        return 1
 
     def rates(self, o: Oracles, t: Scalar, y: Tree) -> Rates:
         """The three step sizes of step t."""
@@ -56,7 +46,7 @@ class Tuned:
             *(decayed(o, start, t, e, y) for start, e in zip(starts, self.exponents, strict=True))
         )
 
-    def measured(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
+    def measured_at(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
         """f is taken at x_t, after y and v have moved."""
         return old.x, new.y, new.v
 

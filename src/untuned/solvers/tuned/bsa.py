@@ -83,6 +83,6 @@ class BSA(AmIGO):
         )
         return State(x, y, v, t + 1), info
 
-    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
+    def measured_at(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
         """f is taken before y moves."""
         return old.x, old.y, new.v

@@ -22,7 +22,8 @@ from typing import ClassVar, NamedTuple
 from untuned.data.batches import Batch, draw
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.base import Info, descend_x, require_count, require_positive
+from untuned.solvers.base import Info, descend_x
+from untuned.solvers.hyperparameters import require_count, require_positive
 from untuned.solvers.tuned.base import Tuned, decayed, report
 
 

@@ -41,7 +41,6 @@ class FSLA(Tuned):
     """A single loop with momentum, which is tied to step_size; parameters as in `Tuned`."""
 
     name: ClassVar[str] = "fsla"
-    loops: ClassVar[str] = "single"
     exponents: ClassVar[tuple[float, float, float]] = (0.5, 0.5, 0.5)
 
     @property

@@ -20,7 +20,8 @@ from typing import ClassVar
 from untuned.data.batches import Batch
 from untuned.ops import Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.base import Info, descend_x, require_count
+from untuned.solvers.base import Info, descend_x
+from untuned.solvers.hyperparameters import require_count
 from untuned.solvers.tuned.base import Tuned, report
 from untuned.solvers.tuned.soba import State
 

@@ -15,7 +15,8 @@ from typing import ClassVar, NamedTuple
 from untuned.data.batches import Batch, draw
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.base import Info, descend_x, require_count, require_positive
+from untuned.solvers.base import Info, descend_x
+from untuned.solvers.hyperparameters import require_count, require_positive
 from untuned.solvers.tuned.base import Rates, Tuned, decayed, report
 
 Series = Callable[[Callable[[Scalar, Tree], Tree], Tree], Tree]
@@ -76,7 +77,6 @@ class Recursive(Tuned):
     linear_steps: int = 10
     eta: float = 0.5
 
-    loops: ClassVar[str] = "single"
     exponents: ClassVar[tuple[float, float, float]] = (1 / 3, 0.0, 1 / 3)
 
     def __post_init__(self) -> None:
@@ -122,6 +122,6 @@ class Recursive(Tuned):
         )
         return State(new_x, new_y, now.v, x, y, u, d, t + 1), info
 
-    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
+    def measured_at(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
         """f is taken before anything moves."""
         return old.x, old.y, new.v

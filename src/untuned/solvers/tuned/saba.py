@@ -26,7 +26,8 @@ from untuned.data.batches import Batch, on_block, share, slot, slots
 from untuned.data.streams import block_count
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Inner, Oracles
-from untuned.solvers.base import Info, Pair, descend_x, require_count
+from untuned.solvers.base import Info, Pair, descend_x
+from untuned.solvers.hyperparameters import require_count
 from untuned.solvers.tuned.base import Tuned, report
 
 MOST_BYTES = 4 * 2**30  # of memories; beyond, a run is refused
@@ -70,7 +71,7 @@ class SABA(Tuned):
     outer_slots: int = 1
 
     name: ClassVar[str] = "saba"
-    loops: ClassVar[str] = "single"
+    needs_blocks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,7 +82,7 @@ class SABA(Tuned):
         """Evaluations per step; the first step makes one for every block instead."""
         return Counts(1, 1, 1, 1)
 
-    def fitted(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> SABA:
+    def for_run(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> SABA:
         """This method for the blocks of a run."""
         inner, outer = map(block_count, rows, batch_sizes)
         return dataclasses.replace(self, inner_slots=inner, outer_slots=outer)
@@ -157,7 +158,7 @@ class SABA(Tuned):
         v = ops.axpy(-rates.v, residual, v)
         return State(x, y, v, g.memory, f.memory, t + 1), info
 
-    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
+    def measured_at(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
         """f is taken before anything moves."""
         return old.x, old.y, old.v
 

@@ -37,7 +37,6 @@ class SOBA(Tuned):
     """Simultaneous stochastic steps; parameters as in `Tuned`."""
 
     name: ClassVar[str] = "soba"
-    loops: ClassVar[str] = "single"
     exponents: ClassVar[tuple[float, float, float]] = (0.5, 0.5, 0.5)
 
     @property
@@ -74,6 +73,6 @@ class SOBA(Tuned):
         v = ops.axpy(-rates.v, residual, v)
         return State(x, y, v, t + 1), info
 
-    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
+    def measured_at(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
         """f is taken before anything moves."""
         return old.x, old.y, old.v

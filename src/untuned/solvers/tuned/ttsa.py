@@ -19,7 +19,8 @@ from typing import ClassVar
 from untuned.data.batches import Batch, draw
 from untuned.ops import Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.base import Info, descend_x, require_count
+from untuned.solvers.base import Info, descend_x
+from untuned.solvers.hyperparameters import require_count
 from untuned.solvers.numerics.neumann import hia, truncation
 from untuned.solvers.tuned.base import Tuned, report
 from untuned.solvers.tuned.soba import State
@@ -32,7 +33,6 @@ class TTSA(Tuned):
     linear_steps: int = 10
 
     name: ClassVar[str] = "ttsa"
-    loops: ClassVar[str] = "single"
     exponents: ClassVar[tuple[float, float, float]] = (0.4, 0.0, 0.6)
     needs_uniform: ClassVar[bool] = True
 

@@ -22,7 +22,8 @@ from typing import ClassVar, NamedTuple
 from untuned.data.batches import Batch, draw
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.base import Info, descend_x, require_count
+from untuned.solvers.base import Info, descend_x
+from untuned.solvers.hyperparameters import require_count
 from untuned.solvers.numerics.neumann import shia
 from untuned.solvers.tuned.base import Tuned, report
 from untuned.solvers.tuned.recursive import At, evaluate
@@ -142,6 +143,6 @@ class VRBO(Tuned):
             o, points, inner, outer, products, lambda product, b: shia(o.ops, product, b, n, sigma)
         )  # fmt: skip
 
-    def measured(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
+    def measured_at(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
         """f is taken at the last point visited."""
         return new.x, new.y, new.v
