@@ -11,18 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from skops import io as skops
+from test_report import browser, job, needs_browser, opened
 
 import standins
 import untuned
 from refusals import assert_one_sentence
-from test_report import browser, job, needs_browser, opened
 from untuned.commands import saved_model
 from untuned.commands.clean import clean
 from untuned.commands.coreset import coreset
 from untuned.commands.regularize import regularize
 from untuned.experiments import datasets
 from untuned.experiments.comparison import records
-from untuned.experiments.comparison.records import Run
+from untuned.experiments.comparison.records import ComparedRun
 from untuned.report import run_page
 from untuned.run.checkpoint import storage
 from untuned.tables import files
@@ -123,7 +123,7 @@ def trap(tmp_path):
     assert mark.exists()  # the trap works
 
 
-RUN = Run("digits-cleaning", "soba", "tuned", 0, None, 64, 1.0, True)
+RUN = ComparedRun("digits-cleaning", "soba", "tuned", 0, None, 64, 1.0, True)
 
 
 def test_no_reader_unpickles(trap, tmp_path):

@@ -88,6 +88,7 @@ class Ops(Protocol):
     def hypot(self, a: Scalar, b: Scalar, /) -> Scalar: ...
     def maximum(self, a: Scalar, b: Scalar, /) -> Scalar: ...
     def isfinite(self, a: Scalar, /) -> Scalar: ...
+    def logical_not(self, a: Scalar, /) -> Scalar: ...
     def cast(self, tree: Tree, like: Tree, /) -> Tree:
         """`tree` with the dtypes of `like`, where a loop needs them fixed."""
 
@@ -145,7 +146,7 @@ class Ops(Protocol):
     def asarray(self, leaf: Any, like: Any = None, /) -> Any:
         """A leaf as an array of this library; floats take the dtype and device of `like`."""
 
-    def lend(self, array: np.ndarray, like: Any, /) -> Any:
+    def without_copy(self, array: np.ndarray, like: Any, /) -> Any:
         """An array that nobody will change as one of this library, without a copy if possible."""
 
     def dtype_name(self, leaf: Any, /) -> str: ...
@@ -167,16 +168,16 @@ class Ops(Protocol):
         """
 
     # Runs over several processes; `like` are variables, which know whether theirs is one
-    def agree(self, number: float, like: Tree, /) -> float:
+    def max_over_processes(self, number: float, like: Tree, /) -> float:
         """The largest of the processes' numbers, so that all decide alike."""
 
-    def total(self, number: int, like: Tree, /) -> int:
+    def sum_over_processes(self, number: int, like: Tree, /) -> int:
         """The sum of the processes' numbers, modulo 2**64."""
 
-    def leads(self, like: Tree, /) -> bool:
+    def is_main_process(self, like: Tree, /) -> bool:
         """Whether this process is the one that writes files."""
 
-    def alike(self, text: str, like: Tree, /) -> bool:
+    def same_on_all(self, text: str, like: Tree, /) -> bool:
         """Whether every process gave the same text."""
 
     def to_host(self, tree: Tree, /) -> list[np.ndarray]:
@@ -191,7 +192,7 @@ class Ops(Protocol):
     def as_given(self, tree: Tree, /) -> Tree:
         """A tree of a run as the user's functions see it."""
 
-    def beside(self, tree: Tree, data: Tree, /) -> Tree:
+    def place_like(self, tree: Tree, data: Tree, /) -> Tree:
         """Variables on the devices that data are spread over."""
 
 

@@ -6,6 +6,7 @@ Arrays are never changed in place, so choosing a tree is choosing a reference.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ compiles = False
 
 hypot = math.hypot
 isfinite = math.isfinite
+logical_not = operator.not_
 
 
 def flatten(tree: Tree, /) -> tuple[list[Any], Any]:
@@ -96,19 +98,19 @@ def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
 # One process; `untuned.ops.torch_group` has several.
 
 
-def agree(number: float, like: Tree, /) -> float:
+def max_over_processes(number: float, like: Tree, /) -> float:
     return number
 
 
-def total(number: int, like: Tree, /) -> int:
+def sum_over_processes(number: int, like: Tree, /) -> int:
     return number
 
 
-def leads(like: Tree, /) -> bool:
+def is_main_process(like: Tree, /) -> bool:
     return True
 
 
-def alike(text: str, like: Tree, /) -> bool:
+def same_on_all(text: str, like: Tree, /) -> bool:
     return True
 
 
@@ -116,7 +118,7 @@ def as_given(tree: Tree, /) -> Tree:
     return tree
 
 
-def beside(tree: Tree, data: Tree, /) -> Tree:
+def place_like(tree: Tree, data: Tree, /) -> Tree:
     return tree
 
 

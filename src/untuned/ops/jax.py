@@ -26,19 +26,16 @@ EFFORTS = {"full": {}, "half": OLDER, "least": OLDER | {"xla_backend_optimizatio
 tree_map = jax.tree.map
 hypot = jnp.hypot
 maximum = jnp.maximum
-isfinite = jnp.isfinite
+isfinite, logical_not = jnp.isfinite, jnp.logical_not
 clip = jnp.clip
 while_loop = lax.while_loop
 flatten = tu.tree_flatten
 unflatten = tu.tree_unflatten
 eigh = jnp.linalg.eigh
-agree, total, leads, alike = (
-    jax_sharding.agree,
-    jax_sharding.total,
-    jax_sharding.leads,
-    jax_sharding.alike,
-)
-beside = jax_sharding.beside
+max_over_processes = jax_sharding.max_over_processes
+sum_over_processes = jax_sharding.sum_over_processes
+is_main_process, same_on_all = jax_sharding.is_main_process, jax_sharding.same_on_all
+place_like = jax_sharding.place_like
 
 
 def paths(tree: Tree, /) -> list[str]:
@@ -243,7 +240,7 @@ def asarray(leaf: Any, like: Any = None, /) -> Any:
     return jax_sharding.put(array, like.sharding if mesh is None else jax_sharding.everywhere(mesh))
 
 
-def lend(array: np.ndarray, like: Any, /) -> Any:
+def without_copy(array: np.ndarray, like: Any, /) -> Any:
     if jax_sharding.mesh_of(like) is not None:
         return asarray(array, like)
     return jax.device_put(array, like.sharding, may_alias=True)

@@ -60,7 +60,7 @@ def put(array: Any, sharding: Any) -> Any:
     return jax.make_array_from_callback(array.shape, sharding, lambda place: array[place])
 
 
-def beside(tree: Tree, data: Tree) -> Tree:
+def place_like(tree: Tree, data: Tree) -> Tree:
     """`tree` on the devices of the data; leaves that are there stay as they are."""
     mesh = mesh_of(data)
     if mesh is None:
@@ -141,7 +141,7 @@ def pieces(leaf: jax.Array) -> list[tuple[int, np.ndarray]]:
     """What this process answers for of an array: blocks of rows, each with its first row."""
     rows_only = all(shard.data.shape[1:] == leaf.shape[1:] for shard in leaf.addressable_shards)
     if leaf.is_fully_addressable or not rows_only:
-        return [(0, whole(leaf))] if leaf.is_fully_addressable or leads(leaf) else []
+        return [(0, whole(leaf))] if leaf.is_fully_addressable or is_main_process(leaf) else []
     return [
         (shard.index[0].start or 0 if leaf.ndim else 0, np.asarray(shard.data))
         for shard in leaf.addressable_shards
@@ -174,24 +174,24 @@ def together() -> Iterator[None]:
         ) from None
 
 
-def agree(number: float, like: Tree, /) -> float:
+def max_over_processes(number: float, like: Tree, /) -> float:
     if not is_shared(like):
         return number
     return max(struct.unpack("d", told)[0] for told in gathered(struct.pack("d", number)))
 
 
-def total(number: int, like: Tree, /) -> int:
+def sum_over_processes(number: int, like: Tree, /) -> int:
     if not is_shared(like):
         return number
     told = (struct.unpack("Q", told)[0] for told in gathered(struct.pack("Q", number)))
     return sum(told) % 2**64
 
 
-def leads(like: Tree, /) -> bool:
+def is_main_process(like: Tree, /) -> bool:
     return not is_shared(like) or jax.process_index() == 0
 
 
-def alike(text: str, like: Tree, /) -> bool:
+def same_on_all(text: str, like: Tree, /) -> bool:
     if not is_shared(like):
         return True
     digest = int.from_bytes(text.encode(), "little") % (2**61 - 1)

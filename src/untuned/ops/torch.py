@@ -25,11 +25,13 @@ name = "torch"
 compiles = eager.compiles
 flatten, unflatten, paths = eager.flatten, eager.unflatten, eager.paths
 hypot, isfinite, maximum, floor = eager.hypot, eager.isfinite, eager.maximum, eager.floor
+logical_not = eager.logical_not
 scalar, number, counter, cast = eager.scalar, eager.number, eager.counter, eager.cast
 where, cond, while_loop, scan = eager.where, eager.cond, eager.while_loop, eager.scan
 repeat, swap_row, compile = eager.repeat, eager.swap_row, eager.compile
-agree, total, leads, alike = eager.agree, eager.total, eager.leads, eager.alike
-as_given, beside = eager.as_given, eager.beside
+max_over_processes, sum_over_processes = eager.max_over_processes, eager.sum_over_processes
+is_main_process, same_on_all = eager.is_main_process, eager.same_on_all
+as_given, place_like = eager.as_given, eager.place_like
 
 
 def tree_map(fn: Callable, tree: Tree, /, *rest: Tree) -> Tree:
@@ -245,7 +247,7 @@ def _from_numpy(leaf: Any) -> torch.Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def lend(array: np.ndarray, like: Any, /) -> Any:
+def without_copy(array: np.ndarray, like: Any, /) -> Any:
     return asarray(array, like)
 
 

@@ -95,17 +95,17 @@ class GroupOps:
         slots[self.rank] = number
         return self._sum(slots).tolist()
 
-    def agree(self, number: float, like: Tree, /) -> float:
+    def max_over_processes(self, number: float, like: Tree, /) -> float:
         return max(self._all(number))
 
-    def total(self, number: int, like: Tree, /) -> int:
+    def sum_over_processes(self, number: int, like: Tree, /) -> int:
         mine = torch.tensor([number], dtype=torch.uint64).view(torch.int64).to(self.device)
         return int(self._sum(mine).cpu().view(torch.uint64).item())
 
-    def leads(self, like: Tree, /) -> bool:
+    def is_main_process(self, like: Tree, /) -> bool:
         return self.rank == 0
 
-    def alike(self, text: str, like: Tree, /) -> bool:
+    def same_on_all(self, text: str, like: Tree, /) -> bool:
         digest = int.from_bytes(text.encode(), "little") % (2**61 - 1)
         halves = np.array([digest >> 31, digest & (2**31 - 1)], float)  # exact as floats
         return all(max(self._all(half)) == min(self._all(half)) for half in halves)

@@ -48,7 +48,7 @@ def shared(ops: Any, data: Data, rows: tuple[int, int]) -> tuple[Data, tuple[int
     """The data as parts of all rows, and the numbers of all rows."""
     sides: list[Any] = []
     for side, count, name in zip(data[:2], rows, ("inner_data", "outer_data"), strict=True):
-        given = ops.agree(float(side is not None), None)
+        given = ops.max_over_processes(float(side is not None), None)
         if side is None and given:
             raise ValueError(
                 f"This process was given no {name} and another one was; give arrays without rows "

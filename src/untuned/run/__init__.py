@@ -10,10 +10,10 @@ from typing import Any
 
 from untuned import solvers
 from untuned.ops import Tree
-from untuned.problem.build import build
+from untuned.problem.build import Processes, build
 from untuned.run import settings
 from untuned.run.checkpoint import resume
-from untuned.run.loop import Run
+from untuned.run.loop import Loop
 from untuned.run.result import Result, Snapshot
 from untuned.util import interrupts
 from untuned.util.progress import Bar
@@ -89,8 +89,9 @@ def minimize(
     max_steps, seed = int(max_steps), int(seed)  # NumPy's whole numbers are welcome too
     path = settings.checkpoint_path(checkpoint)
     problem = build(
-        outer, inner, x0, y0, outer_data, inner_data, batch_size, constraint, group, sharded
-    )
+        outer, inner, x0, y0, outer_data, inner_data, batch_size=batch_size,
+        constraint=constraint, processes=Processes(group, sharded),
+    )  # fmt: skip
     settings.check_on_disk(solver, problem.on_disk)
     solver = solver.for_run(problem.rows, problem.batch_sizes, max_steps)
     limits = {
@@ -101,14 +102,14 @@ def minimize(
     if eval_every is None:
         eval_every = 1 if solver.cost.hvp is None else math.ceil(max_steps / 100)
     resume.check_alike(problem, solver, seed, limits, int(eval_every))
-    leads = problem.ops.leads(problem.y0)  # of several processes one shows and writes
+    is_main = problem.ops.is_main_process(problem.y0)  # of several processes one shows and writes
     with (
         problem.precision(),
-        resume.only_user(path) if path and leads else nullcontext(),
+        resume.only_user(path) if path and is_main else nullcontext(),
         interrupts.counted() as interrupted,
-        Bar(progress and leads, max_steps, solver.name) as bar,
+        Bar(progress and is_main, max_steps, solver.name) as bar,
     ):
-        run = Run(problem, solver, limits, int(eval_every), seed, path)
+        run = Loop(problem, solver, limits, int(eval_every), seed, path)
         try:
             return run.result(run.loop(callback, bar, interrupted))
         finally:

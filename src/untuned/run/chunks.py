@@ -3,72 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from untuned.data.batches import Data, Feed, gather
-from untuned.ops import Scalar, Tree
+from untuned.ops import Scalar
 from untuned.problem.build import Problem
 from untuned.problem.derivatives import Counts
 from untuned.run import stopping
-from untuned.solvers.base import Info, Solver
-
-
-class Best(NamedTuple):
-    """The point with the smallest measure so far: x_t, and the y and v measured with it."""
-
-    measure: Scalar
-    x: Tree
-    y: Tree
-    v: Tree
-
-
-class Carry(NamedTuple):
-    """All that goes from one step to the next, and so all a checkpoint must hold."""
-
-    state: Any
-    best: Best
-    reference: stopping.Reference
-    info: Info
-    halt: Scalar
-    unchanged: Scalar  # steps in a row that moved nothing
-    # Of this chunk alone; the host adds them up, so that no counter can overflow.
-    steps: Scalar
-    capped: Scalar
-    indefinite: Scalar
-    drawn: tuple[Scalar, Scalar]  # batches of inner and outer data
-    counts: Counts
-
-
-class Position(NamedTuple):
-    """Where a run is: what its steps carry, and the totals kept on the host."""
-
-    carry: Carry
-    steps: int = 0
-    cap_hits: int = 0
-    indefinite: int = 0  # steps in which g was seen not to be convex in y
-    drawn: tuple[int, int] = (0, 0)  # batches of inner and outer data so far
-    counts: Counts = Counts()
-    stage: int = 0
-
-
-def start(problem: Problem, solver: Solver, x: Tree, y: Tree) -> Carry:
-    """The carry before the first step, from (x, y)."""
-    ops = problem.ops
-    state = solver.init(problem.oracles, x, y)
-    zero, none = ops.scalar(0.0, y), ops.counter(0)
-    return Carry(
-        state=state,
-        best=Best(ops.scalar(float("inf"), y), state.x, state.y, state.v),
-        reference=stopping.Reference(zero, zero, zero),
-        info=ops.tree_map(lambda default: none if type(default) is int else zero, Info()),
-        halt=none,
-        unchanged=none,
-        steps=none,
-        capped=none,
-        indefinite=none,
-        drawn=(none, none),
-        counts=Counts(none, none, none, none),
-    )
+from untuned.run.state import Best, Carry, at_chunk_start
+from untuned.solvers.base import Solver
 
 
 def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
@@ -118,14 +60,6 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
                 counts=Counts(*(a + b for a, b in zip(carry.counts, info.counts, strict=True))),
             )
 
-        none = ops.counter(0)
-        fresh = carry._replace(
-            steps=none,
-            capped=none,
-            indefinite=none,
-            drawn=(none, none),
-            counts=Counts(none, none, none, none),
-        )
-        return ops.while_loop(going, body, fresh)
+        return ops.while_loop(going, body, at_chunk_start(ops, carry))
 
     return chunk

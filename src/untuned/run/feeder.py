@@ -71,7 +71,9 @@ class Feeder:
         if not self._is_inside(side, first):
             self._current[side] = None  # let go before the next one is there
             window = windows.window(first)
-            put = self.ops.tree_map(lambda leaf: self.ops.lend(leaf, self.like), window.rows)
+            put = self.ops.tree_map(
+                lambda leaf: self.ops.without_copy(leaf, self.like), window.rows
+            )
             self._current[side] = window._replace(rows=put)
         current = self._current[side]
         return None if current is None else current.rows

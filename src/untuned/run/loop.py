@@ -15,10 +15,8 @@ from untuned.data.batches import Feed, gather, on_first
 from untuned.ops import Tree
 from untuned.ops.cache import compiled, name_of
 from untuned.problem.build import Problem
-from untuned.problem.derivatives import Counts
-from untuned.run import chunks, messages, stages, stopping
+from untuned.run import chunks, messages, stages, state, stopping
 from untuned.run.checkpoint import resume
-from untuned.run.chunks import Position
 from untuned.run.feeder import Feeder
 from untuned.run.result import COLUMNS, History, Result, Snapshot, Status
 from untuned.util.progress import Bar
@@ -27,7 +25,7 @@ LITTLE_DATA = 2**20  # bytes
 CHUNK_SECONDS = 0.2  # so that the bar is live and a time limit is kept
 
 
-class Run:
+class Loop:
     """The mutable side of one run: where it is, what it has seen, what it cost."""
 
     def __init__(
@@ -45,8 +43,8 @@ class Run:
         self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
         # All processes of a run resume, or none: one may be too late to find no file.
         found = self.saver is not None and self.saver.path.exists()
-        resumed = problem.agree(float(found)) > 0
-        self.now = Position(self._start(in_one_piece=not resumed))
+        resumed = problem.max_over_processes(float(found)) > 0
+        self.now = state.Position(self._start(in_one_piece=not resumed))
         if self.saver and resumed:
             self.now, self.history, self.seconds = self.saver.load(self.now, limits["tol"])
         self.sound = self.now  # the last position at which g was seen to be finite
@@ -86,7 +84,7 @@ class Run:
         self.inner_value = compiled(ops, name, inner_value, *point, data, feed, effort=effort)
         self.compile_seconds += time.perf_counter() - start
 
-    def _start(self, in_one_piece: bool) -> chunks.Carry:
+    def _start(self, in_one_piece: bool) -> state.Carry:
         """What the first step is given, by one compiled function in place of many small ones.
 
         Not where a checkpoint is to be read: a wrong one is refused before anything is compiled.
@@ -94,27 +92,27 @@ class Run:
         problem, solver, name = self.problem, self.solver, self._name()
         point = (problem.x0, problem.y0)
         if not in_one_piece:
-            return problem.ops.beside(chunks.start(problem, solver, *point), point)
+            return problem.ops.place_like(state.first(problem, solver, *point), point)
         start = compiled(
-            problem.ops, name and ("start", name), partial(chunks.start, problem, solver),
+            problem.ops, name and ("start", name), partial(state.first, problem, solver),
             *point, effort="least",
         )  # fmt: skip
         return start(*point)
 
     def _name(self) -> Hashable | None:
         """All that compiled steps depend on, beside the shapes of arrays."""
-        o, constraint = self.problem.oracles, self.problem.constraint
-        if constraint == "a function":
-            return None  # which may read what it likes
-        tol = self.limits["tol"] or 0.0
-        return name_of(o.outer_function, o.inner_function, self.solver, tol, constraint)
+        problem, tol = self.problem, self.limits["tol"] or 0.0
+        if problem.constraint is None:
+            return None
+        o = problem.oracles
+        return name_of(o.outer_function, o.inner_function, self.solver, tol, problem.constraint)
 
     def loop(self, callback: Callable | None, bar: Bar, interrupted: Callable[[], bool]) -> Status:
         """Make steps until something ends the run; the status says what."""
         began, size = self.seconds, 1
         self._watch_inner()
         while (status := self._status(self.seconds - began)) is None:
-            if self.problem.agree(float(interrupted())):
+            if self.problem.max_over_processes(float(interrupted())):
                 status = "interrupted"
                 break
             to_record = self.eval_every - self.now.steps % self.eval_every
@@ -150,22 +148,14 @@ class Run:
         carry = self.chunk(now.carry, self.data, feed, np.int32(count))
         feeder.draw_ahead(now.steps, now.drawn, count)  # while the device computes
         self.problem.ops.sync(carry)
-        taken = self.problem.agree(time.perf_counter() - start)
+        taken = self.problem.max_over_processes(time.perf_counter() - start)
         self.seconds += taken
-        self.now = Position(
-            carry,
-            now.steps + int(carry.steps),
-            now.cap_hits + int(carry.capped),
-            now.indefinite + int(carry.indefinite),
-            (now.drawn[0] + int(carry.drawn[0]), now.drawn[1] + int(carry.drawn[1])),
-            Counts(*(a + int(b) for a, b in zip(now.counts, carry.counts, strict=True))),
-            now.stage,
-        )
+        self.now = state.after_chunk(now, carry)
         return taken
 
     def _enter_next_stage(self) -> None:
         """Where a stage is over and more rows are left, go on with them."""
-        carry, ops = self.now.carry, self.problem.ops
+        carry = self.now.carry
         # A first step only looks around. Where it is the last the sample is unfit: begin anew.
         unfit = self.now.steps == 1
         ends = (stopping.CONVERGED, stopping.STALLED) + unfit * (stopping.DIVERGED,)
@@ -174,14 +164,8 @@ class Run:
         if unfit:
             fresh = self._start(in_one_piece=True)._replace(info=carry.info)
         else:
-            fresh = carry._replace(
-                state=self.solver.on_new_rows(self.problem.oracles, carry.state),
-                # Values on other rows do not compare.
-                best=carry.best._replace(measure=ops.scalar(math.inf, self.problem.y0)),
-                halt=ops.counter(stopping.GO_ON),
-                unchanged=ops.counter(0),
-            )
-        fresh = self._beside(fresh)
+            fresh = state.on_new_rows(self.problem, self.solver, carry)
+        fresh = self.problem.ops.place_like(fresh, self.problem.y0)
         self.now = self.now._replace(carry=fresh, stage=self.now.stage + 1)
         self.sound = self.now
         self._compile()
@@ -203,27 +187,20 @@ class Run:
             self._advance(1)
         self.bad_inner_value = self._inner_value()
         best = self.now.carry.best
-        self.now = self.now._replace(carry=self.now.carry._replace(halt=self._halt(stopping.GO_ON)))
+        self.now = state.with_halt(self.problem, self.now, stopping.GO_ON)
         self._advance(1)
-        ended = self.now.carry._replace(best=best, halt=self._halt(stopping.DIVERGED))
-        self.now = self.now._replace(carry=ended)
+        self.now = state.with_halt(self.problem, self.now, stopping.DIVERGED, best=best)
         return False
 
     def _inner_value(self) -> float:
-        state = self.now.carry.state
+        at = self.now.carry.state
         feed = self.feeder.make(self.now.steps, self.now.drawn, 1)
-        return float(self.inner_value(state.x, state.y, self.data, feed))
-
-    def _halt(self, code: int) -> Any:
-        return self._beside(self.problem.ops.counter(code))
-
-    def _beside(self, tree: Tree) -> Tree:
-        return self.problem.ops.beside(tree, self.problem.y0)
+        return float(self.inner_value(at.x, at.y, self.data, feed))
 
     def _save(self, only_if_due: bool = False) -> None:
         if not self.saver:
             return
-        if not only_if_due or self.problem.agree(float(self.saver.is_due())):
+        if not only_if_due or self.problem.max_over_processes(float(self.saver.is_due())):
             self.saver.save(self.now, self.history, self.seconds, self.limits["tol"])
 
     def _status(self, seconds: float) -> Status | None:
@@ -257,19 +234,17 @@ class Run:
         return {"step": steps, "seconds": self.seconds} | info | totals
 
     def _report(self, callback: Callable) -> bool:
-        state = self.now.carry.state
-        x, y, v = self.problem.outward((state.x, state.y, state.v))
+        at = self.now.carry.state
+        x, y, v = self.problem.outward((at.x, at.y, at.v))
         record = self.history.last()
-        snapshot = Snapshot(
-            self.now.steps, self.seconds, x, y, v, record, state, self.compile_seconds
-        )
+        snapshot = Snapshot(self.now.steps, self.seconds, x, y, v, record, at, self.compile_seconds)
         try:
             stop = bool(callback(snapshot))  # NumPy's True is not `True`
         except Exception:
             if not self.problem.grouped:  # saving takes all processes, and the others go on
                 self._save()  # what is wrong with a callback is not wrong with the run
             raise
-        return self.problem.agree(float(stop)) > 0
+        return self.problem.max_over_processes(float(stop)) > 0
 
     def result(self, status: Status) -> Result:
         """What the user gets: the best point, and why the run ended."""
@@ -278,7 +253,7 @@ class Run:
         comparable = self.problem.full_batch or self.solver.averages
         worse = comparable and stopping.last_is_worse(carry.info, carry.best.measure)
         point = carry.best if worse or status == "diverged" else carry.state
-        x, y, v, state = self.problem.outward((point.x, point.y, point.v, carry.state))
+        x, y, v, last = self.problem.outward((point.x, point.y, point.v, carry.state))
         first_norm = float(carry.reference.hypergrad_norm)
         return Result(
             x=x,
@@ -298,5 +273,5 @@ class Run:
             compile_seconds=self.compile_seconds,
             counts=counts._asdict(),
             history=self.history,
-            state=state,
+            state=last,
         )

@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 
 from untuned.experiments.comparison import records
-from untuned.experiments.comparison.records import Run
+from untuned.experiments.comparison.records import ComparedRun
 from untuned.util import folder
 
-RUN = Run("digits-cleaning", "soba", "step_size=0.5 outer_ratio=0.01", 0, None, 64, 1.0, True)
+RUN = ComparedRun(
+    "digits-cleaning", "soba", "step_size=0.5 outer_ratio=0.01", 0, None, 64, 1.0, True
+)
 FRAME = pd.DataFrame({"value": [2.0, float("nan")], "step": [0, 3], "status": ["a", "diverged"]})
 
 
@@ -18,7 +20,7 @@ def test_a_record_comes_back_with_its_run(tmp_path):
     assert records.read(tmp_path, RUN) is None
     records.write(tmp_path, RUN, FRAME)
     found = records.read(tmp_path, RUN)
-    assert list(found.columns) == [*Run._fields, *FRAME.columns]
+    assert list(found.columns) == [*ComparedRun._fields, *FRAME.columns]
     assert found["setting"].unique() == RUN.setting
     pd.testing.assert_frame_equal(found[list(FRAME.columns)], FRAME, check_dtype=False)
     assert [path.suffix for path in tmp_path.iterdir()] == [".parquet"]

@@ -25,7 +25,7 @@ from untuned.experiments.continual import (
     table1,
     table2,
 )
-from untuned.experiments.continual.memory import Memory
+from untuned.experiments.continual.memory import ReplayMemory
 from untuned.experiments.continual.paper_values import TABLE_1, TABLE_2
 from untuned.experiments.continual.protocols import Epochs, Online, Row
 
@@ -134,7 +134,7 @@ def first_rows(task, X, y, size):
 
 
 def test_memory_shares_its_rows_among_tasks():
-    memory = Memory(10, reselect=False)
+    memory = ReplayMemory(10, reselect=False)
     for task in range(4):
         X = 100 * task + np.arange(20)[:, None]
         memory.add(X, np.full(20, task), lambda task, X, y, size: np.arange(size)[::-1])
@@ -151,14 +151,14 @@ def test_memory_that_chooses_again_knows_the_task():
         asked.append((task, len(y), size))
         return np.arange(size)
 
-    memory = Memory(6, reselect=True)
+    memory = ReplayMemory(6, reselect=True)
     for _ in range(3):
         memory.add(np.zeros((9, 1)), np.zeros(9, int), choose)
     assert asked == [(0, 9, 6), (0, 6, 3), (1, 9, 3), (0, 3, 2), (1, 3, 2), (2, 9, 2)]
 
 
 def test_memory_is_untouched_by_an_error():
-    memory = Memory(4, reselect=True)
+    memory = ReplayMemory(4, reselect=True)
     memory.add(np.zeros((5, 1)), np.zeros(5, int), first_rows)
 
     def fails(task, X, y, size):
@@ -172,12 +172,12 @@ def test_memory_is_untouched_by_an_error():
 
 
 def test_memory_without_room_is_refused():
-    memory = Memory(1, reselect=False)
+    memory = ReplayMemory(1, reselect=False)
     memory.add(np.zeros((2, 1)), np.zeros(2, int), first_rows)
     with pytest.raises(ValueError, match="none for each of 2 tasks"):
         memory.add(np.zeros((2, 1)), np.zeros(2, int), first_rows)
     with pytest.raises(ValueError, match="memory of 0 rows"):
-        Memory(0, reselect=False)
+        ReplayMemory(0, reselect=False)
 
 
 # Scores

@@ -31,7 +31,7 @@ MANY_ROWS, ROWS_PER_FEATURE = 2**14, 10  # say enough about strengths, which do 
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
 
-class Plan(NamedTuple):
+class RowRoles(NamedTuple):
     """Masks of shape (rows, models), and (models, vectors) shares of the vectors of strengths."""
 
     train: np.ndarray
@@ -89,7 +89,7 @@ def can_tell_apart(weight: np.ndarray) -> bool:
     return bool(np.count_nonzero(weight) >= FEWEST_ROWS)
 
 
-def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> Plan:
+def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> RowRoles:
     """The models to train for these splits; `many` for more than one strength."""
     count = len(strata)
     sides = [(_mask(train, count), _mask(test, count)) for train, test in pairs]
@@ -115,7 +115,7 @@ def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> P
     mix = np.zeros((len(models), 1 + owners[-1]))
     mix[np.arange(len(models)), list(owners)] = 1
     train, valid, judge = (np.stack(part, axis=1) for part in (trains, known, judges))
-    return Plan(train, valid, judge, mix, np.array(split))
+    return RowRoles(train, valid, judge, mix, np.array(split))
 
 
 def _nested(sides: list) -> list:

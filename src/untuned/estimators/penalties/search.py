@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned import ops as array_libraries
-from untuned.estimators.penalties.folds import Plan
+from untuned.estimators.penalties.folds import RowRoles
 from untuned.estimators.penalties.objective import Inner, Models, Outer
 from untuned.estimators.penalties.scaling import Scaling
 from untuned.estimators.penalties.standardisation import Standardised
@@ -62,7 +62,7 @@ class Point(NamedTuple):
 
 
 def search(
-    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plans: list[Plan],
+    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plans: list[RowRoles],
     group: np.ndarray, groups: int, scales: Scaling, settings: Settings,
 ) -> Found:  # fmt: skip
     """The strengths that validate best: one by the first plan, then many if there is a second."""
@@ -99,7 +99,7 @@ def search(
 
 
 def make(
-    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plan: Plan,
+    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plan: RowRoles,
     group: np.ndarray, scales: Scaling, free: float, errors: float,
 ) -> Models:  # fmt: skip
     """The models of a plan; groups differ if `free` is 1. `errors`: variance of squared errors."""
@@ -145,7 +145,7 @@ class _Watch:
 class _Judges:
     """Rows on which a point of a run is judged, and their weights."""
 
-    def __init__(self, models: Models, plan: Plan, weight: np.ndarray):
+    def __init__(self, models: Models, plan: RowRoles, weight: np.ndarray):
         self.models = models
         self.of = np.flatnonzero(plan.judge.any(axis=0))
         self.rows = plan.judge[:, self.of].T

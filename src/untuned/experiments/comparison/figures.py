@@ -60,7 +60,7 @@ def figure2(
     return _figure("figure2", out, plans.plan(quick, seed, max_seconds, method, problem))
 
 
-def _figure(name: str, out: Path, plan: plans.Plan) -> str:
+def _figure(name: str, out: Path, plan: plans.ComparisonPlan) -> str:
     require_benchopt()
     frame = pool.finish(plans.comparison(plan), out / "records", "runs")
     table = standings.table(frame, _tuning_on_record(plan, out / "records"))
@@ -83,7 +83,7 @@ def _figure(name: str, out: Path, plan: plans.Plan) -> str:
     return _summary(name, out, plan, table)
 
 
-def _tuning_on_record(plan: plans.Plan, kept: Path) -> pandas.DataFrame | None:
+def _tuning_on_record(plan: plans.ComparisonPlan, kept: Path) -> pandas.DataFrame | None:
     """The searches that were run with this very budget, as far as they are whole."""
     import pandas
 
@@ -96,7 +96,7 @@ def _write_page(
     path: Path,
     title: str,
     axis: str,
-    plan: plans.Plan,
+    plan: plans.ComparisonPlan,
     frame: pandas.DataFrame,
     table: pandas.DataFrame,
 ) -> None:
@@ -129,7 +129,7 @@ def _write_page(
     page.write(path, title, f"{lead} {budget}", sections, footer)
 
 
-def _summary(name: str, out: Path, plan: plans.Plan, table: pandas.DataFrame) -> str:
+def _summary(name: str, out: Path, plan: plans.ComparisonPlan, table: pandas.DataFrame) -> str:
     lines = [plan.reduced] if plan.reduced else []
     for problem in plan.problems:
         best = table[table["problem"] == problem].head(3)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from untuned import solvers
 from untuned.experiments.comparison import grids
 from untuned.experiments.comparison.pool import REFERENCE
-from untuned.experiments.comparison.records import Run
+from untuned.experiments.comparison.records import ComparedRun
 from untuned.experiments.problems import registry
 from untuned.util.wording import brief, unknown
 
@@ -17,7 +17,7 @@ PAPER_PROBLEMS = ("covtype", "mnist-0.1")
 BATCH_SIZE = 64
 
 
-class Plan(NamedTuple):
+class ComparisonPlan(NamedTuple):
     """What all runs of a comparison share."""
 
     problems: tuple[str, ...]
@@ -45,7 +45,7 @@ def plan(
     max_seconds: float | None,
     method: Iterable[str] | None,
     problem: Iterable[str] | None,
-) -> Plan:
+) -> ComparisonPlan:
     """A plan from what the user asked for; names are checked before anything runs."""
     methods, chosen = tuple(method or solvers.names()), tuple(problem or PAPER_PROBLEMS)
     for name in methods:
@@ -59,18 +59,18 @@ def plan(
             "seconds each run may take."
         )
     if quick:
-        usual = Plan(chosen, methods, (seed,), 2_000, 0.6, 0.2, 20)
+        usual = ComparisonPlan(chosen, methods, (seed,), 2_000, 0.6, 0.2, 20)
     else:
-        usual = Plan(chosen, methods, (seed, seed + 1, seed + 2), None, 60.0, 5.0, 60)
+        usual = ComparisonPlan(chosen, methods, (seed, seed + 1, seed + 2), None, 60.0, 5.0, 60)
     if max_seconds is None:
         return usual
     return usual._replace(max_seconds=max_seconds, search_seconds=max_seconds)
 
 
-def comparison(plan: Plan) -> list[Run]:
+def comparison(plan: ComparisonPlan) -> list[ComparedRun]:
     """The runs of figures 1 and 2, and the search for the least Phi of each problem."""
     references = [
-        Run(
+        ComparedRun(
             problem,
             REFERENCE,
             f"iterations={plan.reference_iterations}",
@@ -83,7 +83,7 @@ def comparison(plan: Plan) -> list[Run]:
         for problem in plan.problems
     ]
     return references + [
-        Run(problem, method, setting, seed, plan.rows, BATCH_SIZE, plan.max_seconds, True)
+        ComparedRun(problem, method, setting, seed, plan.rows, BATCH_SIZE, plan.max_seconds, True)
         for problem in plan.problems
         for seed in plan.seeds
         for method in plan.methods
@@ -91,10 +91,10 @@ def comparison(plan: Plan) -> list[Run]:
     ]
 
 
-def search(plan: Plan) -> list[Run]:
+def search(plan: ComparisonPlan) -> list[ComparedRun]:
     """The runs of all grids, one seed each."""
     return [
-        Run(
+        ComparedRun(
             problem,
             method,
             setting,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from untuned.experiments.comparison import measurement, records
-from untuned.experiments.comparison.records import Run
+from untuned.experiments.comparison.records import ComparedRun
 from untuned.util.progress import Jobs
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ def _make_one(run: Any, folder: Path, make: Make) -> None:
     records.write(folder, run, make(run))
 
 
-def compared(run: Run) -> pandas.DataFrame:
+def compared(run: ComparedRun) -> pandas.DataFrame:
     """One run of the comparison: a method through benchopt, or the search for the least Phi."""
     return _reference(run) if run.method == REFERENCE else _through_benchopt(run)
 
 
-def _reference(run: Run) -> pandas.DataFrame:
+def _reference(run: ComparedRun) -> pandas.DataFrame:
     """The least Phi that L-BFGS with exact hypergradients finds; the setting says how long."""
     import pandas
 
@@ -116,7 +116,7 @@ def _reference(run: Run) -> pandas.DataFrame:
     return pandas.DataFrame({"value": [first, least], "step": [0, iterations], "status": "running"})
 
 
-def _through_benchopt(run: Run) -> pandas.DataFrame:
+def _through_benchopt(run: ComparedRun) -> pandas.DataFrame:
     """One run by benchopt; its rows without what it says of the machine and of itself."""
     import contextlib
     import io

@@ -28,7 +28,7 @@ FORMAT = 1
 KEY, DIGEST = b"untuned run", b"untuned digest"
 
 
-class Run(NamedTuple):
+class ComparedRun(NamedTuple):
     """What is to be run. `curve`: whether Phi is evaluated along the way or at both ends only."""
 
     problem: str

@@ -89,7 +89,7 @@ def summary(ends: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _write_page(
-    path: Path, plan: plans.Plan, ends: pandas.DataFrame, bills: pandas.DataFrame
+    path: Path, plan: plans.ComparisonPlan, ends: pandas.DataFrame, bills: pandas.DataFrame
 ) -> None:
     sections = []
     for problem in plan.problems:

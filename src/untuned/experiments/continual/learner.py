@@ -18,7 +18,7 @@ from torch.nn import functional
 from untuned import coreset
 from untuned.coreset.selectors.candidates import ROWS_PER_PASS, evaluating
 from untuned.experiments.continual import networks
-from untuned.experiments.continual.memory import Memory
+from untuned.experiments.continual.memory import ReplayMemory
 from untuned.experiments.continual.protocols import ROWS, Epochs, Online
 from untuned.experiments.continual.streams import Stream, Task
 from untuned.util.wording import unknown
@@ -64,7 +64,7 @@ class _Learner:
             self.model = network.to(memory_format=torch.channels_last)
         else:
             self.model = networks.mlp(int(np.prod(inputs)), stream.outputs)
-        self.memory = Memory(protocol.memory, reselect=self.online)
+        self.memory = ReplayMemory(protocol.memory, reselect=self.online)
         self.order, self.rng = (np.random.default_rng([seed, side]) for side in (1, 2))
         self.select_seconds = 0.0
         self.spread: list[tuple[float, float, float]] = []

@@ -19,7 +19,7 @@ class Part(NamedTuple):
     y: np.ndarray
 
 
-class Memory:
+class ReplayMemory:
     """At most `size` rows of all tasks together, `size // tasks` of each.
 
     A memory that shrinks keeps a prefix of its order, or asks `choose` again (`reselect`).

@@ -33,7 +33,7 @@ class StreamRun(NamedTuple):
         return ("untuned", "torch", "numpy")
 
 
-class Plan(NamedTuple):
+class StreamPlan(NamedTuple):
     """What all runs of a table share."""
 
     problem: str
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
 def plan(
     quick: bool, seed: int, max_seconds: float | None, method: list[str] | None, full: bool,
     tasks: int | None, seeds: int, preset: str, known: tuple[str, ...],
-) -> Plan:  # fmt: skip
+) -> StreamPlan:  # fmt: skip
     """A plan from what the user asked for; names and numbers are checked before anything runs."""
     methods = tuple(method or known)
     for name in methods:
@@ -79,7 +79,7 @@ def plan(
     problem = "split-mnist" if quick else "split-cifar100"
     streams.check_tasks(problem, tasks)
     proxy = "full" if full else "head"
-    return Plan(problem, methods, tuple(range(seed, seed + seeds)), tasks, preset, proxy)
+    return StreamPlan(problem, methods, tuple(range(seed, seed + seeds)), tasks, preset, proxy)
 
 
 def make(run: StreamRun) -> pandas.DataFrame:

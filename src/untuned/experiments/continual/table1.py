@@ -9,7 +9,7 @@ from untuned.experiments.comparison import pool
 from untuned.experiments.continual import runs, summary
 from untuned.experiments.continual.paper_values import TABLE_1
 from untuned.experiments.continual.protocols import ROWS
-from untuned.experiments.continual.runs import SETTINGS, Plan
+from untuned.experiments.continual.runs import SETTINGS, StreamPlan
 
 if TYPE_CHECKING:
     import pandas
@@ -55,7 +55,7 @@ def reproduce(
     return "\n".join(lines)
 
 
-def table(scored: pandas.DataFrame, plan: Plan, setting: str) -> pandas.DataFrame:
+def table(scored: pandas.DataFrame, plan: StreamPlan, setting: str) -> pandas.DataFrame:
     """One line per selector, in the paper's order; the paper's own figures where they compare."""
     import pandas
 
@@ -91,7 +91,7 @@ def _paper(name: str, setting: str) -> dict[str, str]:
     }
 
 
-def chart(scored: pandas.DataFrame, plan: Plan, setting: str) -> object:
+def chart(scored: pandas.DataFrame, plan: StreamPlan, setting: str) -> object:
     """Every run's A_T; the paper's means where all its tasks were run."""
     values = {
         runs.title(name): scored[scored["method"] == name]["A_T"].tolist() for name in plan.methods

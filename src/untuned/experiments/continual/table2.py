@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from untuned.experiments.comparison import pool
 from untuned.experiments.continual import runs, summary
 from untuned.experiments.continual.paper_values import STARTS, TABLE_2
-from untuned.experiments.continual.runs import Plan
+from untuned.experiments.continual.runs import StreamPlan
 
 if TYPE_CHECKING:
     import pandas
@@ -57,7 +57,7 @@ def reproduce(
     return "\n".join(lines)
 
 
-def sensitivity(scored: pandas.DataFrame, plan: Plan) -> pandas.DataFrame:
+def sensitivity(scored: pandas.DataFrame, plan: StreamPlan) -> pandas.DataFrame:
     """A_T at every start value, means over seeds."""
     import pandas
 
@@ -84,7 +84,7 @@ def sensitivity(scored: pandas.DataFrame, plan: Plan) -> pandas.DataFrame:
     return pandas.DataFrame(lines)
 
 
-def weights(scored: pandas.DataFrame, plan: Plan) -> pandas.DataFrame:
+def weights(scored: pandas.DataFrame, plan: StreamPlan) -> pandas.DataFrame:
     """Entropy and range of lambda at every start value."""
     import pandas
 
@@ -106,7 +106,7 @@ def weights(scored: pandas.DataFrame, plan: Plan) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=columns)
 
 
-def chart(scored: pandas.DataFrame, plan: Plan) -> object:
+def chart(scored: pandas.DataFrame, plan: StreamPlan) -> object:
     """Every run's A_T by selector and start value."""
     values = {}
     for name in plan.methods:

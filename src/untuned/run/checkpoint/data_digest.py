@@ -19,7 +19,7 @@ def data_digest(ops: Ops, data: Tree, like: Tree) -> str:
     total = 0
     for leaf, first, rows in ops.pieces(data):
         total += _sum(rows, first, leaf)
-    return f"{ops.total(total % 2**64, like):016x}"
+    return f"{ops.sum_over_processes(total % 2**64, like):016x}"
 
 
 def _sum(rows: np.ndarray, first: int, leaf: int) -> int:

@@ -1,4 +1,4 @@
-"""Which run a checkpoint belongs to, and how a run's state becomes named arrays and back."""
+"""Which run a checkpoint belongs to, when it is saved, and how a run goes on from it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 
 from untuned.data.batches import Data
-from untuned.ops import Ops, Scalar, Tree
+from untuned.ops import Scalar, Tree
 from untuned.problem.build import Problem
-from untuned.problem.derivatives import Counts
 from untuned.run import stopping
 from untuned.run.checkpoint import storage
 from untuned.run.checkpoint.data_digest import data_digest
 from untuned.run.checkpoint.storage import fingerprint
-from untuned.run.chunks import Position
 from untuned.run.result import COLUMNS, History
+from untuned.run.state import Position, arrays_of, carry_of, position_of, totals_of
 from untuned.util import lock
 from untuned.util.wording import brief
 
@@ -55,7 +54,7 @@ class Saver:
         probed, saved_tol = notes.pop("probe", None), notes.pop("tol", None)
         rows = arrays.get(HISTORY + "step", np.zeros(0)).size
         empty = {HISTORY + name: np.zeros(rows, each.dtype) for name, each in History().items()}
-        check_same_layout(self.path, arrays, pack(self.problem.ops, start.carry) | empty)
+        check_same_layout(self.path, arrays, arrays_of(self.problem.ops, start.carry) | empty)
         check_same_layout(self.path, notes, self._notes(start, History(spacing=1), 0.0))
         self.probe = probe(self.problem)  # compiled, so only after all else is right
         check_same_functions(self.path, probed, self.probe, self.problem.dtype)
@@ -64,16 +63,11 @@ class Saver:
             # The record of where it ended, between two that are due: made anew if it ends there.
             columns = {name: column[:-1] for name, column in columns.items()}
         stride = max(1, notes["spacing"] // max(1, notes["eval_every"]))
-        carry = unpack(self.problem.ops, arrays, start.carry)
+        carry = carry_of(self.problem.ops, arrays, start.carry)
         if saved_tol != tol and int(carry.halt) == stopping.CONVERGED:
             carry = carry._replace(halt=self.problem.ops.counter(stopping.GO_ON))
-        inner, outer = notes["drawn"]
-        counts = Counts(**notes["counts"])
-        position = Position(
-            carry, notes["steps"], notes["cap_hits"], notes["indefinite"], (inner, outer), counts,
-            notes["stage"],
-        )  # fmt: skip
-        return position, History(columns, stride * self.eval_every), notes["seconds"]
+        history = History(columns, stride * self.eval_every)
+        return position_of(carry, notes), history, notes["seconds"]
 
     def is_due(self) -> bool:
         """Whether enough time has passed since the last save."""
@@ -87,9 +81,9 @@ class Saver:
         notes = self._notes(now, history, seconds)
         notes |= {"run": self.identity, "probe": self.probe, "tol": tol}
         ops = self.problem.ops
-        arrays = pack(ops, now.carry)  # by all processes together, where there are several
+        arrays = arrays_of(ops, now.carry)
         try:
-            if ops.leads(self.problem.y0):
+            if ops.is_main_process(self.problem.y0):
                 storage.save(self.path, arrays | columns, notes)
         except OSError as error:
             warnings.warn(
@@ -106,14 +100,8 @@ class Saver:
         return {
             "eval_every": self.eval_every,
             "spacing": history.spacing,
-            "steps": now.steps,
             "seconds": seconds,
-            "cap_hits": now.cap_hits,
-            "indefinite": now.indefinite,
-            "stage": now.stage,
-            "drawn": list(now.drawn),
-            "counts": now.counts._asdict(),
-        }
+        } | totals_of(now)
 
 
 def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
@@ -138,7 +126,7 @@ def settings_of(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
         "seed": seed,
         "rows": list(problem.rows),
         "batch_size": list(problem.batch_sizes),
-        "constraint": problem.constraint,
+        "constraint": problem.constraint or "a function",
         "tree of x0 and y0": ops.paths((problem.x0, problem.y0)),
         "x0": digest(problem.x0),
         "y0": digest(problem.y0),
@@ -151,7 +139,7 @@ def check_alike(problem: Problem, solver: Any, seed: int, limits: dict, eval_eve
         return
     told = settings_of(problem, solver, seed) | limits | {"eval_every": eval_every}
     for name, value in told.items():
-        if not problem.ops.alike(repr(value), problem.y0):
+        if not problem.ops.same_on_all(repr(value), problem.y0):
             raise ValueError(
                 f"The processes of the group were given different {name} (here: {brief(value)}); "
                 "expected the same of all but the data in every process."
@@ -237,13 +225,3 @@ def _another_run(path: Path, difference: str) -> ValueError:
         f"The checkpoint {path} belongs to another run: {difference}; give another path, or "
         "delete the file to start anew."
     )
-
-
-def pack(ops: Ops, tree: Tree) -> dict[str, np.ndarray]:
-    """The leaves of a tree as arrays by name."""
-    return dict(zip(ops.paths(tree), ops.to_host(tree), strict=True))
-
-
-def unpack(ops: Ops, arrays: Mapping[str, np.ndarray], like: Tree) -> Tree:
-    """Named arrays as a tree with the structure, dtypes and device of `like`."""
-    return ops.from_host([arrays[path] for path in ops.paths(like)], like)

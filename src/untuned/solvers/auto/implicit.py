@@ -62,7 +62,7 @@ class State(NamedTuple):
     hypergrad: Tree
     direction: Tree  # p
     slope: Scalar  # of Phi~ along it, on these rows
-    memory: lbfgs.Memory
+    memory: lbfgs.Pairs
     length: Scalar  # of the last step of x
     matrix: Any  # the preconditioner, or None
     linear_steps: Scalar  # since it was made
@@ -78,7 +78,7 @@ class State(NamedTuple):
 def init(o: Oracles, x: Tree, y: Tree) -> State:
     """Start at (x, y) with v = 0."""
     ops = o.ops
-    zero, none, nothing = ops.scalar(0.0, y), ops.counter(0), ops.zeros_like(x)
+    zero, zero_count, nothing = ops.scalar(0.0, y), ops.counter(0), ops.zeros_like(x)
     entries = size(ops, x)
     rms = ops.norm(x) / entries**0.5
     return State(
@@ -88,7 +88,7 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
         matrix=preconditioner.identity(o, y),
         linear_steps=ops.counter(preconditioner.owed(o, y)),
         first_norm=zero, first_value=zero, held_out=zero, gained=zero,
-        steps=none, failures=none, idle=none,
+        steps=zero_count, failures=zero_count, idle=zero_count,
     )  # fmt: skip
 
 
@@ -97,21 +97,75 @@ def on_new_rows(o: Oracles, state: State) -> State:
 
     What BFGS has learned on a sample misleads it on others, so that is forgotten.
     """
-    none, memory = o.ops.counter(0), lbfgs.empty(o.ops, state.x)
-    return state._replace(memory=memory, steps=none, failures=none, idle=none)
+    zero_count, memory = o.ops.counter(0), lbfgs.empty(o.ops, state.x)
+    return state._replace(memory=memory, steps=zero_count, failures=zero_count, idle=zero_count)
 
 
 def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     """Move x along the direction found before, and find the next."""
     ops = o.ops
-    none = ops.counter(0)
-    first = state.steps == 0
     most = min(MOST_LINEAR_STEPS, 2 * size(ops, state.y) + 10)
-
     trial = trials.search(o, state, batch, most)
-    multiply = preconditioner.apply(ops, trial.matrix)
-    x, y, f = ops.axpy(trial.size, state.direction, state.x), trial.y, trial.outer
+    x, y = ops.axpy(trial.size, state.direction, state.x), trial.y
+    here = _evaluate(o, state, batch, trial, x, most)
+    ahead = _look_ahead(o, state, trial, here, x)
+    judged = _judge(o, state, batch, trial, here, ahead, x)
+    info = Info(
+        outer=trial.outer.value,
+        inner_grad_norm=ops.norm(trial.inner_grad),
+        residual_norm=here.solved.residual_norm,
+        hypergrad_norm=ahead.norm,
+        step_x=ahead.step_size,
+        step_y=1.0,
+        step_v=1.0,
+        measure=here.value + here.error,
+        measure_error=here.error,
+        inner_steps=trial.newton_steps,
+        linear_steps=here.solved.steps,
+        indefinite=ops.maximum(here.solved.indefinite, trial.indefinite),
+        verdict=judged.verdict,
+        counts=Counts(
+            outer_grad=trial.tries,
+            inner_grad=trial.gradients + _is_on_trial(batch),
+            hvp=trial.products + here.solved.steps + 1,
+            cross=1 + _is_on_trial(batch),
+        ),
+    )
+    # Where rows outside the sample say that the step was too much, it is taken back.
+    too_much = judged.over & (judged.held_out > state.held_out)
+    x, y = ops.where(too_much, (state.x, state.y), (x, y))
+    following = State(
+        x=x, y=y, v=here.solved.z, value=here.value, hypergrad=here.hypergrad,
+        direction=ahead.direction, slope=ahead.slope, memory=ahead.memory, length=ahead.length,
+        matrix=trial.matrix, linear_steps=trial.linear_steps + here.solved.steps,
+        first_norm=judged.first_norm, first_value=judged.first_value,
+        held_out=judged.held_out, gained=judged.gained,
+        steps=state.steps + 1, failures=judged.failures, idle=judged.idle,
+    )  # fmt: skip
+    return ops.cast(following, state), info
 
+
+class Evaluation(NamedTuple):
+    """Phi~ and the hypergradient where a step ended."""
+
+    solved: conjugate_gradient.Solution  # of the linear system: v
+    hypergrad: Tree
+    on_sample: Tree  # the hypergradient with J on the sample's own rows
+    value: Scalar  # Phi~
+    error: Scalar  # of f, by the error of y
+    sample_error: Scalar  # what a sample on trial gets wrong in Phi~
+
+
+def _is_on_trial(batch: Batch) -> bool:
+    return batch.data.whole is not None
+
+
+def _evaluate(
+    o: Oracles, state: State, batch: Batch, trial: trials.Trial, x: Tree, most: int
+) -> Evaluation:
+    """H v = grad_y f, h = grad_x f - J v, and Phi~ = f - <v, grad_y g>."""
+    ops, y, f = o.ops, trial.y, trial.outer
+    multiply = preconditioner.apply(ops, trial.matrix)
     linear = o.linear(x, y, batch.inner)
     residual = ops.sub(f.grad_y, linear.hvp(state.v))
     share = trials.allowed(ops, state, batch)
@@ -121,16 +175,32 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         most=most, precondition=multiply,
     )  # fmt: skip
     v = solved.z
-    own = hypergrad = ops.sub(f.grad_x, linear.cross(v))
-    wrong, on_trial = ops.scalar(0.0, y), batch.data.whole is not None
-    if on_trial:
+    on_sample = hypergrad = ops.sub(f.grad_x, linear.cross(v))
+    sample_error = ops.scalar(0.0, y)
+    if _is_on_trial(batch):
         hypergrad = ops.sub(f.grad_x, o.linear(x, y, batch.data.whole).cross(v))
-        wrong = ops.dot(v, o.inner_grad(x, y, batch.data.unseen))
+        sample_error = ops.dot(v, o.inner_grad(x, y, batch.data.unseen))
     correction = ops.dot(v, trial.inner_grad)
     value, error = f.value - correction, ops.maximum(correction, -correction)
+    return Evaluation(solved, hypergrad, on_sample, value, error, sample_error)
 
-    moved, failed = trial.accepted > 0, trial.accepted == 0
-    step_of_x, change = ops.sub(x, state.x), ops.sub(hypergrad, state.hypergrad)
+
+class Ahead(NamedTuple):
+    """Where the next step goes."""
+
+    memory: lbfgs.Pairs
+    length: Scalar  # of the last step of x
+    direction: Tree  # p
+    norm: Scalar  # zero at a stationary point
+    step_size: Scalar
+    slope: Scalar  # of Phi~ along p
+
+
+def _look_ahead(o: Oracles, state: State, trial: trials.Trial, here: Evaluation, x: Tree) -> Ahead:
+    """p = -B h, from what the last step taught about Phi."""
+    ops = o.ops
+    first, moved, failed = state.steps == 0, trial.accepted > 0, trial.accepted == 0
+    step_of_x, change = ops.sub(x, state.x), ops.sub(here.hypergrad, state.hypergrad)
     memory = lbfgs.remember(ops, state.memory, step_of_x, change, moved & (state.steps > 0))
     # A model that leads nowhere is forgotten, and the next step is short and down the slope.
     memory = ops.where(failed, lbfgs.empty(ops, x), memory)
@@ -138,64 +208,54 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     # Where Phi has only bent downwards so far, no model says how far to go: farther than this.
     bent_down = (memory.count == 0) & (ops.dot(step_of_x, change) < 0)
     farther = ops.where(bent_down, trials.GROWTH * went, went)
-    length = ops.where(first, _first_length(ops, state.length, f.value, hypergrad), farther)
+    first_length = _first_length(ops, state.length, trial.outer.value, here.hypergrad)
+    length = ops.where(first, first_length, farther)
     length = ops.where(moved, length, 0.01 * state.length)
-    p, h_norm, step_x = _direction(o, memory, x, hypergrad, length)
-    slope = ops.dot(own, p)
+    p, norm, step_size = _direction(o, memory, x, here.hypergrad, length)
+    return Ahead(memory, length, p, norm, step_size, ops.dot(here.on_sample, p))
 
-    first_norm = ops.where(state.first_norm > 0, state.first_norm, h_norm)
-    first_value = ops.where(first, value, state.first_value)
+
+class Judgement(NamedTuple):
+    """Whether a run goes on, and what that is judged by."""
+
+    verdict: Scalar
+    over: Scalar  # whether the sample has served its turn
+    first_norm: Scalar
+    first_value: Scalar
+    held_out: Scalar
+    gained: Scalar
+    failures: Scalar
+    idle: Scalar
+
+
+def _judge(
+    o: Oracles, state: State, batch: Batch, trial: trials.Trial, here: Evaluation, ahead: Ahead,
+    x: Tree,
+) -> Judgement:  # fmt: skip
+    """Whether the run, or its stage on a sample, is over."""
+    ops, y = o.ops, trial.y
+    zero_count, size_of_f = ops.counter(0), ops.maximum(trial.outer.value, -trial.outer.value)
+    first_norm = ops.where(state.first_norm > 0, state.first_norm, ahead.norm)
+    first_value = ops.where(state.steps == 0, here.value, state.first_value)
     # Below this a gain is nothing: rounding of f, or a trifle of what was gained since the start.
     small = ops.epsilon(y) ** (2 / 3)
-    trifle = ops.maximum(
-        ops.epsilon(y) * ops.maximum(f.value, -f.value), small * (first_value - value)
-    )
-    idle = ops.where(-slope <= trifle, state.idle + 1, none)
-    failures = ops.where(failed, state.failures + 1, none)
+    trifle = ops.maximum(ops.epsilon(y) * size_of_f, small * (first_value - here.value))
+    idle = ops.where(-ahead.slope <= trifle, state.idle + 1, zero_count)
+    failures = ops.where(trial.accepted == 0, state.failures + 1, zero_count)
     held_out, gained, over = _watch_held_out(o, state, batch, x, y)
     # Before there is a model of Phi to say what a step can gain, a tenth of |f| stands for it.
-    gain = ops.where(memory.count > 0, -slope, FIRST_LENGTH * ops.maximum(f.value, -f.value))
-    over = over | (ops.maximum(wrong, -wrong) > gain)
+    gain = ops.where(ahead.memory.count > 0, -ahead.slope, FIRST_LENGTH * size_of_f)
+    over = over | (ops.maximum(here.sample_error, -here.sample_error) > gain)
     # No way down is the end all the same, where |h| has fallen as far as f can resolve.
-    at_rest = (failures >= FAILURES) & (h_norm <= ops.epsilon(y) ** 0.5 * first_norm)
-    done = (h_norm <= small * first_norm) | (idle >= IDLE) | at_rest
+    at_rest = (failures >= FAILURES) & (ahead.norm <= ops.epsilon(y) ** 0.5 * first_norm)
+    done = (ahead.norm <= small * first_norm) | (idle >= IDLE) | at_rest
     stuck = over | (failures >= FAILURES)
-
-    info = Info(
-        outer=f.value,
-        inner_grad_norm=ops.norm(trial.inner_grad),
-        residual_norm=solved.residual_norm,
-        hypergrad_norm=h_norm,
-        step_x=step_x,
-        step_y=1.0,
-        step_v=1.0,
-        measure=value + error,
-        measure_error=error,
-        inner_steps=trial.newton_steps,
-        linear_steps=solved.steps,
-        indefinite=ops.maximum(solved.indefinite, trial.indefinite),
-        verdict=ops.where(done, CONVERGED, ops.where(stuck, STALLED, GO_ON)),
-        counts=Counts(
-            outer_grad=trial.tries,
-            inner_grad=trial.gradients + on_trial,
-            hvp=trial.products + solved.steps + 1,
-            cross=1 + on_trial,
-        ),
-    )
-    # Where rows outside the sample say that the step was too much, it is taken back.
-    x, y = ops.where(over & (held_out > state.held_out), (state.x, state.y), (x, y))
-    following = State(
-        x=x, y=y, v=v, value=value, hypergrad=hypergrad, direction=p, slope=slope,
-        memory=memory, length=length,
-        matrix=trial.matrix, linear_steps=trial.linear_steps + solved.steps,
-        first_norm=first_norm, first_value=first_value, held_out=held_out, gained=gained,
-        steps=state.steps + 1, failures=failures, idle=idle,
-    )  # fmt: skip
-    return ops.cast(following, state), info
+    verdict = ops.where(done, CONVERGED, ops.where(stuck, STALLED, GO_ON))
+    return Judgement(verdict, over, first_norm, first_value, held_out, gained, failures, idle)
 
 
 def _direction(
-    o: Oracles, memory: lbfgs.Memory, x: Tree, hypergrad: Tree, length: Scalar
+    o: Oracles, memory: lbfgs.Pairs, x: Tree, hypergrad: Tree, length: Scalar
 ) -> tuple[Tree, Scalar, Scalar]:
     """The direction p, the norm that is zero at a stationary point, and a step size to report.
 

@@ -68,13 +68,13 @@ class State(NamedTuple):
 def init(o: Oracles, x: Tree, y: Tree) -> State:
     """Start at (x, y) with v = 0."""
     ops = o.ops
-    zero, none, v = ops.scalar(0.0, y), ops.counter(0), ops.zeros_like(y)
+    zero, zero_count, v = ops.scalar(0.0, y), ops.counter(0), ops.zeros_like(y)
     far_x, far_y = (
         part * ops.maximum(ops.norm(tree), zero + size(ops, tree) ** 0.5)
         for part, tree in zip(FIRST_DISTANCE, (x, y), strict=True)
     )
-    core = Core(x, y, v, far_x, far_y, zero, zero, zero, none)
-    return State(x, y, v, core, core, core, x, y, zero + 1, zero, zero, none)
+    core = Core(x, y, v, far_x, far_y, zero, zero, zero, zero_count)
+    return State(x, y, v, core, core, core, x, y, zero + 1, zero, zero, zero_count)
 
 
 def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
@@ -108,7 +108,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     new = ops.where(driven_away, state.older, new)
     due = t % WARM_UP == 0
     newer = ops.where(driven_away, state.older, ops.where(due, core, state.newer))
-    older = ops.where(due & ops.where(driven_away, False, True), state.newer, state.older)
+    older = ops.where(due & ops.logical_not(driven_away), state.newer, state.older)
 
     weight = ops.maximum(1 / (state.seen + 1.0), MEMORY)
     shift = f.value - state.mean

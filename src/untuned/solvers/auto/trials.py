@@ -39,7 +39,7 @@ class Trial(NamedTuple):
 def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
     """Shorten the step, or make y more exact, until Phi~ falls; at last stay where it is."""
     ops, p = o.ops, state.direction
-    none = ops.counter(0)
+    zero_count = ops.counter(0)
     first = state.steps == 0
 
     def going(trial: Trial) -> Scalar:
@@ -83,7 +83,7 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
                 y=ops.where(stays, inner.y, nearer),
                 outer=f,
                 inner_grad=inner.grad,
-                accepted=ops.where(falls, none + 1, none),
+                accepted=ops.where(falls, zero_count + 1, zero_count),
                 tries=trial.tries + 1,
                 newton_steps=trial.newton_steps + inner.newton_steps,
                 gradients=trial.gradients + inner.gradients,
@@ -101,8 +101,9 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
     zero = ops.scalar(0.0, state.y)
     untried = Trial(
         size=zero + size, y=state.y, outer=Outer(zero, ops.zeros_like(state.x), state.v),
-        inner_grad=state.v, accepted=none, tries=none, newton_steps=none, gradients=none,
-        products=none, indefinite=none, matrix=state.matrix, linear_steps=state.linear_steps,
+        inner_grad=state.v, accepted=zero_count, tries=zero_count, newton_steps=zero_count,
+        gradients=zero_count, products=zero_count, indefinite=zero_count, matrix=state.matrix,
+        linear_steps=state.linear_steps,
     )  # fmt: skip
     return ops.while_loop(going, attempt, untried)
 

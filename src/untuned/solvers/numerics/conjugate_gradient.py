@@ -64,8 +64,8 @@ def solve(
         return z, r, direction, length, new, k + 1, failed
 
     pr = precondition(residual)
-    none = ops.counter(0)
-    carry = (start, residual, pr, zero, ops.dot(residual, pr), none, none)
+    zero_count = ops.counter(0)
+    carry = (start, residual, pr, zero, ops.dot(residual, pr), zero_count, zero_count)
     z, r, direction, length, _, steps, indefinite = ops.while_loop(going, step, carry)
     escape = ops.tree_map(lambda d: length * d, direction)
     return Solution(z, ops.norm(r), steps, indefinite, escape)

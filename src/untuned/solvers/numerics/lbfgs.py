@@ -17,7 +17,7 @@ PAIRS = 10
 CURVED = 1e-4  # cosine between s and z below which a pair says more of errors than of curvature
 
 
-class Memory(NamedTuple):
+class Pairs(NamedTuple):
     """The pairs, stacked, the newest last; 1 / <s, z> of each, 0 where the place is still empty."""
 
     s: Tree
@@ -26,23 +26,23 @@ class Memory(NamedTuple):
     count: Scalar
 
 
-def empty(ops: Ops, x: Tree) -> Memory:
+def empty(ops: Ops, x: Tree) -> Pairs:
     """A memory without pairs."""
     places = ops.stack(ops.zeros_like(x), PAIRS)
-    return Memory(places, places, ops.stack(ops.array(0.0, x), PAIRS), ops.counter(0))
+    return Pairs(places, places, ops.stack(ops.array(0.0, x), PAIRS), ops.counter(0))
 
 
-def remember(ops: Ops, memory: Memory, s: Tree, z: Tree, is_pair: Scalar) -> Memory:
+def remember(ops: Ops, memory: Pairs, s: Tree, z: Tree, is_pair: Scalar) -> Pairs:
     """Add a pair, if `is_pair` holds and it curves upwards."""
     product = ops.dot(s, z)
     good = is_pair & (product > CURVED * ops.norm(s) * ops.norm(z))
     inverse = ops.array(1 / ops.where(good, product, 1.0), s)
     stacks = ops.push((memory.s, memory.z, memory.inverse), (s, z, inverse))
-    longer = Memory(stacks[0], stacks[1], stacks[2], memory.count + 1)
+    longer = Pairs(stacks[0], stacks[1], stacks[2], memory.count + 1)
     return ops.where(good, longer, memory)
 
 
-def scale(ops: Ops, memory: Memory) -> Scalar:
+def scale(ops: Ops, memory: Pairs) -> Scalar:
     """<s, z> / <z, z> of the newest pair: the length of a step along a gradient; 1 without one."""
     newest = ops.tree_map(lambda stack: stack[-1], memory.z)
     inverse = ops.number(memory.inverse[-1])
@@ -51,7 +51,7 @@ def scale(ops: Ops, memory: Memory) -> Scalar:
     return 1 / curvature
 
 
-def direction(ops: Ops, memory: Memory, gradient: Tree) -> Tree:
+def direction(ops: Ops, memory: Pairs, gradient: Tree) -> Tree:
     """-B gradient; an empty place changes nothing."""
 
     def pair(k: Any) -> tuple[Tree, Tree, Scalar]:

@@ -49,7 +49,7 @@ def solve_inner(
     rounding = 10 * ops.epsilon(y)
     g, grad = o.inner_value_and_grad(x, y, rows)
     first = conjugate_gradient.energy(ops, grad, precondition)
-    none = ops.counter(0)
+    zero_count = ops.counter(0)
 
     def going(carry: tuple) -> Scalar:
         at, _ = carry
@@ -78,7 +78,7 @@ def solve_inner(
             # Where g changes by rounding only, its gradient must tell.
             level = levelled(g_t) & (energy_t < at.energy)
             fine = (tries > 0) & (falls | level)
-            return ops.where(fine, False, True) & (tries <= MOST_HALVINGS)
+            return ops.logical_not(fine) & (tries <= MOST_HALVINGS)
 
         def shorten(trial: tuple) -> tuple:
             t, *_, tries = trial
@@ -87,7 +87,7 @@ def solve_inner(
             energy_t = conjugate_gradient.energy(ops, grad_t, precondition)
             return t, g_t, grad_t, energy_t, tries + 1
 
-        untried = (ops.scalar(2.0, y), g, at.grad, at.energy, none)
+        untried = (ops.scalar(2.0, y), g, at.grad, at.energy, zero_count)
         t, g_t, grad_t, energy_t, tries = ops.while_loop(too_far, shorten, untried)
         found = tries <= MOST_HALVINGS
         new = InnerSolution(
@@ -97,14 +97,16 @@ def solve_inner(
             newton_steps=at.newton_steps + 1,
             linear_steps=at.linear_steps + newton.steps,
             gradients=at.gradients + tries,
-            indefinite=ops.where(newton.indefinite == 1, none + 1, at.indefinite),
+            indefinite=ops.where(newton.indefinite == 1, zero_count + 1, at.indefinite),
             stuck=ops.where(
                 found & ops.where(levelled(g_t) & (energy_t > 0.25 * at.energy), False, True),
-                none,
-                none + 1,
+                zero_count,
+                zero_count + 1,
             ),
         )
         return new, ops.where(found, g_t, g)
 
-    start = InnerSolution(y, grad, first, none, none, none + 1, none, none)
+    start = InnerSolution(
+        y, grad, first, zero_count, zero_count, zero_count + 1, zero_count, zero_count
+    )
     return ops.while_loop(going, newton_step, (start, g))[0]

@@ -33,7 +33,7 @@ from untuned.solvers.tuned.base import Tuned, report
 MOST_BYTES = 4 * 2**30  # of memories; beyond, a run is refused
 
 
-class Memory(NamedTuple):
+class BlockMemory(NamedTuple):
     """What each block of a side gave last, and the mean of it over all rows."""
 
     rows: Tree
@@ -46,8 +46,8 @@ class State(NamedTuple):
     x: Tree
     y: Tree
     v: Tree
-    inner: Memory
-    outer: Memory
+    inner: BlockMemory
+    outer: BlockMemory
     t: Scalar
 
 
@@ -56,7 +56,7 @@ class Visit(NamedTuple):
 
     value: Scalar
     direction: Tree
-    memory: Memory
+    memory: BlockMemory
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ class SABA(Tuned):
             x,
             y,
             zero(y),
-            Memory(o.ops.repeat(inner, self.inner_slots), inner),
-            Memory(o.ops.repeat(outer, self.outer_slots), outer),
+            BlockMemory(o.ops.repeat(inner, self.inner_slots), inner),
+            BlockMemory(o.ops.repeat(outer, self.outer_slots), outer),
             o.ops.counter(0),
         )
 
@@ -164,7 +164,7 @@ class SABA(Tuned):
 
 
 def _visit(
-    o: Oracles, memory: Memory, side: Tree, first: Scalar, evaluate: Callable, zero: Scalar
+    o: Oracles, memory: BlockMemory, side: Tree, first: Scalar, evaluate: Callable, zero: Scalar
 ) -> Visit:
     """Visit the block that was drawn, or all blocks if this is the first step."""
     ops, count = o.ops, slots(side)
@@ -179,7 +179,7 @@ def _visit(
         return Visit(
             seen.value + ops.cast(ops.where(first, part, 1.0), zero) * value,
             ops.axpy(1.0, change, average),
-            Memory(rows, ops.axpy(part, change, average)),
+            BlockMemory(rows, ops.axpy(part, change, average)),
         )
 
     start = Visit(zero, memory.average, memory)
