@@ -157,8 +157,10 @@ def _constrained(
         x = sharing.mark(ops, x, sharded)
         if callable(constraint):
             constraint = sharing.on_given(ops, constraint, sharded)
+    if constraint is None:
+        return x, None
     project = projection(ops, constraint)
-    return (x if project is None else _projected(ops, project, x)), project
+    return _projected(ops, project, x), project
 
 
 def _check_function(

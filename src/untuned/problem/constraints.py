@@ -14,15 +14,13 @@ from untuned.util.wording import brief
 EXPECTED = '"simplex", "nonnegative", a pair (low, high), or a function that projects x'
 
 
-def projection(ops: Ops, constraint: Any) -> Callable[[Tree], Tree] | None:
-    """The nearest point of the set, as a function of the tree x; None where x is free.
+def projection(ops: Ops, constraint: Any) -> Callable[[Tree], Tree]:
+    """The nearest point of the set, as a function of the tree x.
 
     "simplex": the entries of each leaf are nonnegative and sum to one. "nonnegative": no entry
     is below zero. (low, high): entries within these bounds, numbers or None for no bound.
     A function is taken as it is: x in, projected x out.
     """
-    if constraint is None:
-        return None
     if callable(constraint):
         return constraint
     if isinstance(constraint, str) and constraint == "simplex":

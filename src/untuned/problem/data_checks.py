@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from untuned import ops as array_libraries
 from untuned.data.batches import Data
-from untuned.data.disk.sources import is_on_disk
+from untuned.data.disk.parquet import ParquetRows
 from untuned.ops import Ops, Tree
 from untuned.problem import sharing, variables
 from untuned.util.wording import brief
@@ -34,10 +35,11 @@ class Sides(NamedTuple):
 def sides(ops: Ops, given: Data, batch_size: Any, group: Any, like: Any) -> Sides:
     """Check the data and make them arrays beside the variables, which are like `like`."""
     on_disk: Pair = (None, None)
-    if any(is_on_disk(side) for side in given[:2]):
+    if any(_is_on_disk(side) for side in given[:2]):
         from untuned.data.disk.keep import keep_on_disk
 
-        on_disk, there = keep_on_disk(ops, given[:2], batch_size, group)
+        where = (_is_on_disk(given.inner), _is_on_disk(given.outer))
+        on_disk, there = keep_on_disk(ops, given[:2], where, batch_size, group)
         given = Data(*there)
     own = Data(
         arrays(ops, given.inner, "inner_data", like), arrays(ops, given.outer, "outer_data", like)
@@ -51,6 +53,13 @@ def sides(ops: Ops, given: Data, batch_size: Any, group: Any, like: Any) -> Side
     if group is not None:
         data, rows = sharing.shared(ops, own, rows)
     return Sides(data, rows, own, (inner, outer), batch_sizes(batch_size, rows), on_disk)
+
+
+def _is_on_disk(data: Tree) -> bool:
+    """Whether data are a file, or hold an array that is mapped from one."""
+    if isinstance(data, str | Path | ParquetRows):
+        return True
+    return any(isinstance(leaf, np.memmap) for leaf in array_libraries.leaves_of(data))
 
 
 def arrays(ops: Ops, tree: Tree, name: str, like: Any) -> Tree:

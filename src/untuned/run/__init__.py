@@ -101,7 +101,8 @@ def minimize(
     }
     if eval_every is None:
         eval_every = 1 if solver.cost.hvp is None else math.ceil(max_steps / 100)
-    resume.check_alike(problem, solver, seed, limits, int(eval_every))
+    if problem.grouped:
+        resume.check_alike(problem, solver, seed, limits, int(eval_every))
     is_main = problem.ops.is_main_process(problem.y0)  # of several processes one shows and writes
     with (
         problem.precision(),

@@ -9,7 +9,7 @@ import pytest
 import untuned
 from untuned import solvers
 from untuned.experiments.comparison import curves, grids, measurement, plans, pool, standings
-from untuned.experiments.comparison.records import Run
+from untuned.experiments.comparison.records import ComparedRun
 from untuned.experiments.problems.registry import Experiment
 
 PAPER_BASELINES = (
@@ -18,9 +18,9 @@ PAPER_BASELINES = (
 
 
 def run(method="s-tfbo", setting="default", max_seconds=0.2, curve=True):
-    """A run as the comparison makes it, through benchopt, in this process."""
-    return pool._through_benchopt(
-        Run("digits-cleaning", method, setting, 0, 300, 32, max_seconds, curve)
+    """A run as the comparison makes it, in this process."""
+    return pool.compared(
+        ComparedRun("digits-cleaning", method, setting, 0, 300, 32, max_seconds, curve)
     )
 
 

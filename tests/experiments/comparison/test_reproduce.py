@@ -1,6 +1,5 @@
 """`untuned reproduce` as a user meets it: in processes of its own, on the bundled digits."""
 
-import json
 import os
 import re
 import shutil
@@ -8,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import pandas as pd
@@ -16,10 +14,11 @@ import pytest
 from PIL import Image
 
 from untuned.experiments import reproduce
-from untuned.experiments.comparison import benchopt_files, figures, grids, pool, tuning
+from untuned.experiments.comparison import figures, grids, pool, tuning
 from untuned.report import page
 
 ROOT = Path(__file__).parents[3]
+BENCHMARK = ROOT / "benchmarks" / "bilevel"
 BIN = Path(sys.executable).parent
 SMALL = ("--quick", "--problem", "digits-cleaning", "--max-seconds", "0.1", "--out", "out")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -240,12 +239,6 @@ def test_a_recipe_refuses_options_it_does_not_take(tmp_path, monkeypatch):
         reproduce.run("plain", tmp_path, False, 0, None, method=["soba"])
 
 
-def test_without_benchopt_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(benchopt_files, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"pip install 'untuned\[benchmark\]'"):
-        benchopt_files.require_benchopt()
-
-
 def test_a_method_with_nothing_to_choose_cannot_be_tuned(tmp_path, monkeypatch):
     monkeypatch.setattr(tuning.plans, "search", lambda plan: [])
     with pytest.raises(ValueError, match="nothing to tune in s-tfbo"):
@@ -255,7 +248,7 @@ def test_a_method_with_nothing_to_choose_cannot_be_tuned(tmp_path, monkeypatch):
 def test_benchopt_runs_the_benchmark(tmp_path):
     """With benchopt's own cache, parallel back end and pages."""
     benchmark = tmp_path / "bilevel"
-    shutil.copytree(benchopt_files.benchmark_folder(), benchmark)
+    shutil.copytree(BENCHMARK, benchmark)
     command = [
         BIN / "benchopt", "run", benchmark, "-d", "problem[problem=digits-cleaning,rows=200]",
         "-o", "Bilevel optimization[max_seconds=0.1]",
@@ -282,7 +275,7 @@ def test_benchopt_runs_the_benchmark(tmp_path):
 
 def test_benchopt_finds_the_benchmark_well_formed(tmp_path):
     benchmark = tmp_path / "bilevel"
-    shutil.copytree(benchopt_files.benchmark_folder(), benchmark)
+    shutil.copytree(BENCHMARK, benchmark)
     # benchopt starts the first pytest on the path.
     path = os.pathsep.join((str(BIN), os.environ["PATH"]))
     process = subprocess.run(
@@ -291,27 +284,3 @@ def test_benchopt_finds_the_benchmark_well_formed(tmp_path):
     )  # fmt: skip
     assert process.returncode == 0, process.stdout
     assert re.search(r"\d passed", process.stdout)
-
-
-def test_the_wheel_holds_the_benchmark(tmp_path):
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "installed")
-    found = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from untuned.experiments.comparison.benchopt_files import benchmark_folder as f; "
-            "import json; print(json.dumps([str(f()), sorted(p.name for p in f().rglob('*.py'))]))",
-        ],
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "installed")},
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    folder, files = json.loads(found.stdout)
-    assert folder.startswith(str(tmp_path / "installed"))
-    assert files == ["objective.py", "problem.py", "untuned.py"]

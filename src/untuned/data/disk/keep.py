@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from untuned.data.disk.sources import Source, is_on_disk, row_bytes, rows_of, source_of
+from untuned.data.disk.sources import Source, row_bytes, rows_of, source_of
 from untuned.ops import Ops, Tree
 from untuned.util import memory
 
@@ -14,7 +14,7 @@ SHARE = 0.5  # of the memory that is free: a run makes copies
 
 
 def keep_on_disk(
-    ops: Ops, data: tuple[Tree, Tree], batch_size: Any, group: Any
+    ops: Ops, data: tuple[Tree, Tree], on_disk: tuple[bool, bool], batch_size: Any, group: Any
 ) -> tuple[tuple[Source | None, Source | None], tuple[Tree, Tree]]:
     """For inner and outer data: where they are read from, and those that are in memory.
 
@@ -25,8 +25,9 @@ def keep_on_disk(
     pair = batch_size if is_pair else (batch_size, batch_size)
     sources: list[Source | None] = []
     there: list[Tree] = []
-    for side, name, size in zip(data, ("inner_data", "outer_data"), pair, strict=True):
-        if side is None or not is_on_disk(side):
+    names = ("inner_data", "outer_data")
+    for side, is_there, name, size in zip(data, on_disk, names, pair, strict=True):
+        if not is_there:
             sources.append(None)
             there.append(side)
             continue

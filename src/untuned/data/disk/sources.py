@@ -12,7 +12,7 @@ import numpy as np
 
 from untuned.data.disk.direct import FileReader
 from untuned.data.disk.parquet import ParquetRows, ParquetSource
-from untuned.ops import Ops, Tree, leaves_of
+from untuned.ops import Ops, Tree
 
 BLOCK_BYTES = 2**22  # long enough for a disk to read at its full speed
 
@@ -28,13 +28,6 @@ class Source(Protocol):
 
     def read(self, block: int, into: list[np.ndarray]) -> None:
         """The rows of a block, into an array for each leaf."""
-
-
-def is_on_disk(data: Tree) -> bool:
-    """Whether data are a file, or hold an array that is mapped from one."""
-    if isinstance(data, str | Path | ParquetRows):
-        return True
-    return any(isinstance(leaf, np.memmap) for leaf in leaves_of(data))
 
 
 def source_of(ops: Ops, data: Tree, name: str) -> Source:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from untuned.experiments.comparison import curves, plans, pool, records, standings
-from untuned.experiments.comparison.benchopt_files import require_benchopt
 from untuned.report import page
 from untuned.util import folder
 
@@ -61,7 +60,6 @@ def figure2(
 
 
 def _figure(name: str, out: Path, plan: plans.ComparisonPlan) -> str:
-    require_benchopt()
     frame = pool.finish(plans.comparison(plan), out / "records", "runs")
     table = standings.table(frame, _tuning_on_record(plan, out / "records"))
     axis, title = TITLES[name]

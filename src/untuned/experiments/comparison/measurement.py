@@ -1,11 +1,11 @@
-"""One measured run of one method: what the benchopt benchmark's files are thin shims over."""
+"""One measured run of a method, for `untuned reproduce` and for the benchopt benchmark."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from untuned.experiments.problems.registry import Experiment
 from untuned.problem.derivatives import Counts
 from untuned.run import minimize
 from untuned.run.result import Snapshot
+
+if TYPE_CHECKING:
+    import pandas
 
 # Steps between records of a method whose step makes four evaluations; a method whose steps cost
 # more is recorded after fewer, so that all curves have their points at about equal cost. The
@@ -64,7 +67,7 @@ def columns(experiment: Experiment, point: Point) -> dict[str, Any]:
 
 
 class Measured:
-    """A run that reports its points to benchopt; `point` is always the newest."""
+    """A run that tells of its points as it goes; `point` is always the newest."""
 
     def __init__(
         self,
@@ -116,6 +119,33 @@ class Measured:
                 Counts(**result.counts), result.status,
             )  # fmt: skip
             goes_on()
+
+
+def measured(
+    experiment: Experiment, method: str, setting: str, batch_size: int, max_seconds: float,
+    seed: int, curve: bool,
+) -> pandas.DataFrame:  # fmt: skip
+    """The record of a run, evaluated at records 0, 1, 2, 4, 8, ... and at the end.
+
+    Phi costs a second or two on real data, so not every record is evaluated; where no `curve` is
+    wanted, only the first and the last are.
+    """
+    import pandas
+
+    run = Measured(experiment, method, setting, batch_size, max_seconds, seed)
+    lines: list[dict[str, Any]] = []
+    passed = due = 0
+
+    def goes_on() -> bool:
+        nonlocal passed, due
+        if passed == due or run.point.status != "running":
+            lines.append(columns(experiment, run.point))
+            due = max(1, 2 * passed) if curve else -1
+        passed += 1
+        return True
+
+    run.go(goes_on)
+    return pandas.DataFrame(lines)
 
 
 def evaluation_steps(problem: str, solver: Any) -> int:

@@ -84,8 +84,6 @@ def _begin(free: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once and without a word
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {free.get()})
-    # An error in a method or problem is to reach us, not to be printed and passed over.
-    os.environ["BENCHOPT_RAISE_ON_ERROR"] = "1"
     parent = multiprocessing.parent_process()
 
     def end_with_parent() -> None:
@@ -101,8 +99,13 @@ def _make_one(run: Any, folder: Path, make: Make) -> None:
 
 
 def compared(run: ComparedRun) -> pandas.DataFrame:
-    """One run of the comparison: a method through benchopt, or the search for the least Phi."""
-    return _reference(run) if run.method == REFERENCE else _through_benchopt(run)
+    """One run of the comparison: a method, measured, or the search for the least Phi."""
+    if run.method == REFERENCE:
+        return _reference(run)
+    experiment = measurement.experiment(run.problem, run.rows)
+    return measurement.measured(
+        experiment, run.method, run.setting, run.batch_size, run.max_seconds, run.seed, run.curve
+    )
 
 
 def _reference(run: ComparedRun) -> pandas.DataFrame:
@@ -114,40 +117,3 @@ def _reference(run: ComparedRun) -> pandas.DataFrame:
     least, _ = problem.exact.least(problem.x0, iterations)
     first = problem.value(problem.x0, problem.y0)
     return pandas.DataFrame({"value": [first, least], "step": [0, iterations], "status": "running"})
-
-
-def _through_benchopt(run: ComparedRun) -> pandas.DataFrame:
-    """One run by benchopt; its rows without what it says of the machine and of itself."""
-    import contextlib
-    import io
-    import tempfile
-
-    import pandas
-    from benchopt import run_benchmark
-    from benchopt.benchmark import Benchmark
-
-    from untuned.experiments.comparison.benchopt_files import benchmark_folder
-
-    rules = {
-        "batch_size": run.batch_size,
-        "max_seconds": run.max_seconds,
-        "curve": run.curve,
-    }
-    said = io.StringIO()
-    with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stdout(said):
-        # Our records are the cache: benchopt's own would keep a second copy inside the package.
-        benchmark = Benchmark(benchmark_folder(), seed=run.seed, no_cache=True)
-        output = run_benchmark(
-            benchmark,
-            solver_names=[{"untuned": {"method": [run.method], "setting": [run.setting]}}],
-            dataset_names=[{"problem": {"problem": [run.problem], "rows": [run.rows]}}],
-            objective_filters=[{"Bilevel optimization": {k: [v] for k, v in rules.items()}}],
-            max_runs=10**6,
-            plot_result=False,
-            show_progress=False,
-            output_file=os.path.join(scratch, "run.parquet"),
-        )
-        frame = pandas.read_parquet(output)
-    prefix = "objective_"
-    ours = {name: str(name).removeprefix(prefix) for name in frame if str(name).startswith(prefix)}
-    return frame[list(ours)].rename(columns=ours).drop(columns="name")

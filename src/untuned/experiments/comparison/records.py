@@ -43,7 +43,7 @@ class ComparedRun(NamedTuple):
     @property
     def computed_by(self) -> tuple[str, ...]:
         """The packages whose versions a record depends on."""
-        return ("untuned", "jax", "numpy", "benchopt")
+        return ("untuned", "jax", "numpy")
 
 
 def identity(run: Any) -> dict[str, Any]:

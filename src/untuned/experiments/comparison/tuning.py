@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from untuned.experiments.comparison import grids, plans, pool, standings
-from untuned.experiments.comparison.benchopt_files import require_benchopt
 from untuned.experiments.comparison.measurement import DIVERGED
 from untuned.experiments.comparison.records import groups
 from untuned.report import page
@@ -38,7 +37,6 @@ def tuning(
     problem: list[str] | None = None,
 ) -> str:
     """All grids of the methods asked for."""
-    require_benchopt()
     plan = plans.plan(quick, seed, max_seconds, method, problem)
     runs = plans.search(plan)
     if not runs:

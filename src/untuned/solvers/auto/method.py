@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from untuned.data.batches import Batch
 from untuned.ops import Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.auto import implicit, parameter_free
 from untuned.solvers.base import Info, Pair, Solver
 
 
@@ -66,7 +65,7 @@ class Auto(Solver):
 
     def on_new_rows(self, o: Oracles, state: Any) -> Any:
         """The state for going on with other rows."""
-        return implicit.on_new_rows(o, state)
+        return self._form.on_new_rows(o, state)
 
     def measured_at(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
         """`implicit` measures where it ends, `parameter_free` before it moves."""
@@ -75,4 +74,11 @@ class Auto(Solver):
 
     @property
     def _form(self) -> Any:
-        return parameter_free if self.stochastic else implicit
+        # Each form is a file of its own, and only the one that a run uses is loaded.
+        if self.stochastic:
+            from untuned.solvers.auto import parameter_free
+
+            return parameter_free
+        from untuned.solvers.auto import implicit
+
+        return implicit
