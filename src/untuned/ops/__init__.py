@@ -62,7 +62,7 @@ class Ops(Protocol):
     def take(self, tree: Tree, indices: Any, /) -> Tree:
         """The rows `indices` of every leaf."""
 
-    # Trees kept by number, of which one can be replaced while who holds the old ones keeps them
+    # A numbered list of trees; replacing one leaves earlier copies of the list as they were
     def repeat(self, tree: Tree, count: int, /) -> Any:
         """`count` times the same tree."""
 
@@ -137,7 +137,7 @@ class Ops(Protocol):
         """
 
     def products(self, fn: Callable, x: Tree, y: Tree, /) -> Callable:
-        """`pull` of `linearize` alone, for who needs no gradient."""
+        """`pull` of `linearize` alone, where no gradient is needed."""
 
     # The border to the host
     def precision(self, tree: Tree, /) -> AbstractContextManager:
@@ -147,7 +147,7 @@ class Ops(Protocol):
         """A leaf as an array of this library; floats take the dtype and device of `like`."""
 
     def without_copy(self, array: np.ndarray, like: Any, /) -> Any:
-        """An array that nobody will change as one of this library, without a copy if possible."""
+        """A NumPy array that nobody will change as one of this library, if possible not copied."""
 
     def dtype_name(self, leaf: Any, /) -> str: ...
     def device_name(self, leaf: Any, /) -> str: ...
@@ -167,7 +167,7 @@ class Ops(Protocol):
         `effort` says how much time to spend on making it quick: "full", "half" or "least".
         """
 
-    # Runs over several processes; `like` are variables, which know whether theirs is one
+    # Runs over several processes; from `like`, the variables, it is known whether this is one
     def max_over_processes(self, number: float, like: Tree, /) -> float:
         """The largest of the processes' numbers, so that all decide alike."""
 
@@ -193,7 +193,7 @@ class Ops(Protocol):
         """A tree of a run as the user's functions see it."""
 
     def place_like(self, tree: Tree, data: Tree, /) -> Tree:
-        """Variables on the devices that data are spread over."""
+        """The tree on the devices that hold the data."""
 
 
 class ClosedForm(Protocol):
@@ -202,7 +202,7 @@ class ClosedForm(Protocol):
     def __call__(self, x: Tree, y: Tree, /) -> float: ...
     def value_and_grads(self, x: Tree, y: Tree, /) -> tuple[float, Tree, Tree]: ...
     def grad_y(self, x: Tree, y: Tree, /) -> Tree:
-        """This and what follows of g alone."""
+        """Only g needs this and what follows."""
 
     def products(self, x: Tree, y: Tree, /) -> Callable:
         """`pull(v, wrt)` as in `Ops.linearize`.

@@ -30,7 +30,7 @@ def reusable(function: Function) -> Function:
 
 
 def name_of(*parts: Any) -> Hashable | None:
-    """What tells functions and settings from others from run to run; None where nothing can.
+    """A key that is the same from run to run for the same functions and settings, or None.
 
     A function that made no promise, or a setting without a hash, makes it None.
     """

@@ -72,7 +72,7 @@ class Oracles:
         return self.ops.value(_on(self.outer_function, rows), x, y)
 
     def inner_value(self, x: Tree, y: Tree, rows: Tree) -> Scalar:
-        """g alone, for who watches a run."""
+        """The bare value of g, which only the watch over a run needs."""
         return self.ops.value(_on(self.inner_function, rows), x, y)
 
     def inner_grad(self, x: Tree, y: Tree, rows: Tree) -> Tree:

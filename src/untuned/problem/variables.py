@@ -103,7 +103,7 @@ def prepared(ops: Ops, tree: Tree, name: str, dtype: str) -> Tree:
 
 
 def check_finite(ops: Ops, tree: Tree, name: str) -> None:
-    """Raise a sentence that says where the first number is that is none."""
+    """Raise a sentence that says where the first NaN or infinite entry is."""
     paths = ops.paths(tree)
     for number, first, array in ops.pieces(tree):
         path = paths[number]

@@ -66,7 +66,8 @@ def minimize(
     checkpoint : a path to save to as the run goes; an existing one is resumed from. Only one run
         at a time may use it.
     group : a process group of `torch.distributed`, each of whose processes calls `minimize` with
-        its own rows as data and the same of all else (docs/scale.md). On JAX give sharded arrays.
+        its own rows as data and the same other arguments (docs/scale.md). On JAX give sharded
+        arrays.
     sharded : with `group`, which leaves of x0 belong to a process's own rows: True for all, or a
         tree of True and False.
 

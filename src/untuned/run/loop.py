@@ -100,7 +100,7 @@ class Loop:
         return start(*point)
 
     def _name(self) -> Hashable | None:
-        """All that compiled steps depend on, beside the shapes of arrays."""
+        """All that compiled steps depend on, besides the shapes of arrays."""
         problem, tol = self.problem, self.limits["tol"] or 0.0
         if problem.constraint is None:
             return None

@@ -16,7 +16,7 @@ def check(
     solver: Any, max_steps: Any, max_seconds: Any, tol: Any, seed: Any, eval_every: Any,
     callback: Any,
 ) -> None:  # fmt: skip
-    """Refuse settings that cannot be meant, each with one sentence."""
+    """Refuse settings that make no sense, each in one sentence."""
     if not isinstance(solver, Solver):
         raise ValueError(
             f"method={brief(solver)} is not a method; expected a name such as 'd-tfbo', or a "

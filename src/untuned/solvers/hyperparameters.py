@@ -1,4 +1,4 @@
-"""Checks of a method's hyperparameters, each with one sentence."""
+"""Checks of a method's hyperparameters; each error is one sentence."""
 
 from __future__ import annotations
 
