@@ -33,7 +33,7 @@ class Problem:
     batch_sizes: tuple[int | None, int | None]  # inner, outer; None for all rows
     constraint: str | None  # as Python writes it; None for a function, of which nothing is known
     returns_numpy: bool
-    on_disk: tuple[Any, Any] = (None, None)  # where inner and outer rows are read from, if so
+    on_disk: tuple[Any, Any] = (None, None)  # what inner and outer rows are read from, or None
     grouped: bool = False  # whether rows are shared among the processes of a torch group
 
     @property

@@ -14,7 +14,7 @@ SAME = 1e-3  # relative: more than rounding makes of the mean of two halves
 
 
 def gap(ops: Ops, function: Callable, x: Tree, y: Tree, data: Tree, rows: np.ndarray) -> float:
-    """By how much the loss on an even number of rows is off the mean of its halves', relatively."""
+    """The relative difference of the loss on some rows from the mean of it on their two halves."""
 
     def value(x: Tree, y: Tree, data: Tree, rows: Any) -> Scalar:
         return function(x, y, ops.take(data, rows))

@@ -72,7 +72,7 @@ def check_sides(data: Data) -> None:
 
 
 def check_means(o: Oracles, x: Tree, y: Tree, data: Data) -> None:
-    """Refuse f or g that are no means over rows: processes' results could not be put together."""
+    """Refuse f or g that are not means over rows: results of processes could not be combined."""
     ops = o.ops
     for name, side, function in (("inner", data.inner, o.inner_value),
                                  ("outer", data.outer, o.outer_value)):  # fmt: skip

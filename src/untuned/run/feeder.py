@@ -69,7 +69,7 @@ class Feeder:
         if windows is None:
             return None
         if not self._is_inside(side, first):
-            self._current[side] = None  # let go before the next one is there
+            self._current[side] = None  # freed before the next one is read
             window = windows.window(first)
             put = self.ops.tree_map(
                 lambda leaf: self.ops.without_copy(leaf, self.like), window.rows
@@ -100,7 +100,7 @@ class Feeder:
             size, wanted = windows.batch_size, steps * self.draws[side]
             start = (first - window.first) * size
             numbers = window.order[start : start + wanted * size]
-            # What a window lacks is of steps that its `room` does not let be made.
+            # Entries past the end of the window belong to steps that `room` forbids.
             padded = np.zeros(wanted * size, INDEX)
             padded[: len(numbers)] = numbers
             return self.ops.asarray(padded.reshape(wanted, size), self.like)
@@ -116,7 +116,7 @@ class Feeder:
         return self.make(step, drawn, self.longest)
 
     def draw_ahead(self, step: int, drawn: tuple[int, int], count: int) -> None:
-        """Draw what follows `count` steps if these use all they may; for while the device works."""
+        """Draw what follows `count` steps, if these use all they may, while the device works."""
         if any(windows is not None for windows in self.windows):
             return  # rows are read ahead, and their numbers are no work
         if self.needs_uniform:

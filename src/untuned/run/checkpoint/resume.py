@@ -134,7 +134,7 @@ def settings_of(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:
 
 
 def check_alike(problem: Problem, solver: Any, seed: int, limits: dict, eval_every: int) -> None:
-    """Refuse a run whose processes were told different things: they would wait for ever."""
+    """Refuse a run whose processes were told different things: they would wait forever."""
     told = settings_of(problem, solver, seed) | limits | {"eval_every": eval_every}
     for name, value in told.items():
         if not problem.ops.same_on_all(repr(value), problem.y0):

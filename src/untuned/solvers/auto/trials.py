@@ -52,7 +52,7 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
         share = allowed(ops, state, batch)
         matrix, linear_steps, spent = _precondition(o, x, trial, batch)
         multiply = preconditioner.apply(ops, matrix)
-        # Who stays starts from the y that belongs there, not from where the attempts have led it.
+        # A step of zero starts from the y that belongs there, not from where attempts have led it.
         start = ops.where(s == 0, state.y, trial.y)
         inner = solve_inner(o, x, start, batch.inner, share, most, multiply)
         f = o.outer(x, inner.y, batch.outer)
@@ -109,7 +109,7 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
 
 
 def allowed(ops: Ops, state: State, batch: Batch) -> Scalar:
-    """The share of a residual that may be left: little at the start, whose error is anybody's.
+    """The share of a residual that may be left: little at the start, whose error may be anything.
 
     On a sample not so little, as its own error is larger.
     """
