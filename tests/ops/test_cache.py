@@ -92,7 +92,7 @@ def test_a_user_s_projection_is_not_part_of_a_name(compilations):
 def test_a_function_without_the_promise_may_read_what_changes(monkeypatch):
     ends = []
     for scale in (1.0, 3.0):
-        monkeypatch.setattr("test_compiled.SCALE", scale)
+        monkeypatch.setattr("test_cache.SCALE", scale)
         ends.append(untuned.minimize(unmarked, follow, np.zeros(2), np.zeros(2)).x)
     np.testing.assert_allclose(ends, [[1, 1], [3, 3]], rtol=1e-4)
 
