@@ -1,15 +1,18 @@
 """What README and docs say is run, and what they point to exists."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+USER_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*USER_PAGES, *sorted((ROOT / "docs" / "lab").glob("*.md"))]
 BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}")
-    for page in PAGES
+    for page in USER_PAGES
     if page.name != "command-line.md"  # read from top to bottom in test_walkthrough.py
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
 ]
@@ -37,10 +40,18 @@ def test_readme_example_tells_the_features_apart(capsys):
     assert matter < 0.2 < 5 < others
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_pictures_are_drawn_from_the_tables_of_their_pages(tmp_path):
+    script = ROOT / "benchmarks" / "draw_pages.py"
+    subprocess.run([sys.executable, script, "--out", tmp_path], check=True)
+    for name, page in (("speed", "performance.md"), ("claims", "results.md")):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        assert f"](results/{name}.png)" in (ROOT / "docs" / page).read_text()
 
 
 def test_architecture_page_lists_every_room():
