@@ -69,7 +69,7 @@ def test_curvature_is_exact(library):
     np.testing.assert_allclose(report.largest_eigenvalue, values[-1], rtol=1e-9)
     assert report.condition == pytest.approx(20)
     assert report.ok
-    assert "Nothing to object to" in str(report)
+    assert "No problem found" in str(report)
     assert report.gradient_norms["grad_y f"] == pytest.approx(
         np.linalg.norm(problem.f_y(problem.x0, problem.y0))
     )

@@ -25,10 +25,10 @@ app = typer.Typer(
 
 Train = Annotated[Path, typer.Argument(help="Your table, CSV or Parquet.", metavar="TRAIN")]
 Label = Annotated[str, typer.Option(help="The column that holds the label.")]
-Out = Annotated[Path, typer.Option(help="Folder for what is written.")]
+Out = Annotated[Path, typer.Option(help="Folder for the output.")]
 Method = Annotated[str, typer.Option(help="Name of the method.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
-MaxSeconds = Annotated[float | None, typer.Option(help="Time limit of the optimization.")]
+MaxSeconds = Annotated[float | None, typer.Option(help="Seconds the optimization may take.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing folder.")]
 
 
@@ -61,9 +61,9 @@ def demo(
     summary, words = experiment.run(job)
     wrong, found = summary["wrong_labels"], summary["wrong_labels_among_lowest_quality"]
     typer.echo(
-        f"{found} of the {wrong} wrong labels are among the {wrong} of lowest quality, of "
-        f"{summary['rows']} in all ({found / wrong:.0%}).\n"
-        f"Test accuracy: {summary['test_accuracy_before']:.1%} with all labels believed, "
+        f"{found} of the {wrong} wrong labels are among the {wrong} of lowest quality "
+        f"({found / wrong:.0%}); there are {summary['rows']} labels in all.\n"
+        f"Test accuracy: {summary['test_accuracy_before']:.1%} when all labels are believed, "
         f"{summary['test_accuracy_after']:.1%} after cleaning.\n"
         f"{words}\n"
         f"Picture of the run: {out / 'run.png'}"
@@ -83,9 +83,9 @@ def clean(
     max_seconds: MaxSeconds = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Find the labels of a table that are wrong, worst first.
+    """Find the wrong labels of a table, worst first.
 
-    Rows you trust, if you have some, make it better; without them the rows judge each other.
+    Rows you trust, if you have any, improve the result; without them the rows judge each other.
 
     Examples:
 
@@ -144,7 +144,7 @@ def coreset(
     max_seconds: MaxSeconds = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Choose the rows of a table to keep, with weights, so that a model loses little.
+    """Choose the rows of a table, with weights, on which a model learns nearly all there is.
 
     Example: `untuned coreset train.csv --label species --size 100 --out small`
     """
@@ -159,7 +159,7 @@ def coreset(
 def report(
     folder_of_run: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="DIR")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the page; that of the run if not given.")
+        Path | None, typer.Option(help="Folder for the page; the run's own by default.")
     ] = None,
 ) -> None:
     """Write the HTML page of a run again, from the files of its folder.
@@ -184,8 +184,8 @@ def methods() -> None:
 
     table = Table(
         title="Methods at their defaults: evaluations per step of x",
-        caption="Hv and Jv: products with grad_yy g and grad_xy g. Means where a number is random; "
-        "batches, inner/outer, are the most a step draws.",
+        caption="Hv and Jv: products with grad_yy g and grad_xy g. Numbers that vary are "
+        "means; batches (inner/outer) are the most that a step draws.",
     )
     for heading in ("name", "loops", "grad f", "grad g", "Hv", "Jv", "batches"):
         table.add_column(heading, no_wrap=True)
@@ -204,17 +204,17 @@ def reproduce(
     out: Out = Path("untuned-reproduce"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, shorter runs.")] = False,
     seed: Seed = 0,
-    max_seconds: Annotated[float | None, typer.Option(help="Clock of one run.")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only this; may be repeated.")] = None,
-    problem: Annotated[list[str] | None, typer.Option(help="Only this; may be repeated.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Seconds each run may take.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this one; repeatable.")] = None,
+    problem: Annotated[list[str] | None, typer.Option(help="Only this one; repeatable.")] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Tables: choose by the whole network; hours.")
+        bool, typer.Option("--full", help="Tables: use the whole network; takes hours.")
     ] = False,
-    tasks: Annotated[int | None, typer.Option(help="Tables: only the first tasks.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Tables: how many seeds; 3.")] = None,
+    tasks: Annotated[int | None, typer.Option(help="Tables: how many tasks to run.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Tables: how many seeds, 3 by default.")] = None,
     preset: Annotated[str | None, typer.Option(help="Tables: paper or code.")] = None,
 ) -> None:
-    """Make the paper's figures and tables again, on real data; what is finished is not run twice.
+    """Reproduce the paper's figures and tables on real data; finished runs are not repeated.
 
     Examples:
 
@@ -232,12 +232,12 @@ def reproduce(
 def main() -> None:
     """Entry point: turns the errors users can make into one sentence and exit code 2.
 
-    Ctrl-C ends with exit code 130, as shells have it, and leaves nothing half-written.
+    Ctrl-C ends with exit code 130, as in shells, and leaves nothing half-written.
     """
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:  # options that are missing, unknown or malformed
-        words = error.format_message()  # none where the help was shown, since nothing was asked
+        words = error.format_message()  # empty where only the help was shown
         sys.exit(_refuse(words) if words else 2)
     except (ValueError, OSError, MemoryError) as error:
         sys.exit(_refuse(wording.sentence(error)))

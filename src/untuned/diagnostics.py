@@ -13,7 +13,7 @@ from untuned.problem.build import build
 from untuned.problem.flat import FlatProblem
 
 TINY_CURVATURE = 1e-6  # smallest eigenvalue over the largest
-FAR_APART = 1e4  # ratio of gradient norms worth a word
+FAR_APART = 1e4  # ratio of gradient norms worth a warning
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class HypergradientReport:
     """What `check_hypergradient` found; print it, or look at `ok`.
 
     `implicit` and `finite_difference` are the slopes of the value function along random
-    directions, `relative_error` their distance, `hypergradient` the full implicit one at `y`.
+    directions, `relative_error` is their distance, `hypergradient` the whole implicit one at `y`.
     """
 
     hypergradient: Tree
@@ -76,7 +76,7 @@ class ProblemReport:
             f"{self.largest_eigenvalue:.3g} (condition number {self.condition:.2g})",
             f"gradient norms: {norms}",
         ]
-        return "\n".join([*lines, *(self.warnings or ("Nothing to object to.",))])
+        return "\n".join([*lines, *(self.warnings or ("No problem found.",))])
 
 
 def check_hypergradient(
@@ -114,7 +114,7 @@ def check_hypergradient(
         unsolved = _stationarity_warnings(flat, at, y)
         warnings = unsolved + _curvature_warnings(*flat.curvature(at, y))
         implicit, finite, error = np.empty(0), np.empty(0), float("inf")
-        if not unsolved:  # without an inner solution there is no value function to differ
+        if not unsolved:  # without an inner solution there is no value function to differentiate
             implicit, finite, error = _compare(flat, at, y, hypergradient, directions, seed)
         return HypergradientReport(
             hypergradient=problem.outward(flat.tree_x(hypergradient)),
@@ -221,8 +221,8 @@ def _curvature_warnings(smallest: float, largest: float) -> list[str]:
     if smallest < -TINY_CURVATURE * abs(largest):
         return [
             f"The inner problem is not convex: the smallest curvature of g in y is {smallest:.3g} "
-            "here, below zero; the methods assume a strongly convex g, for instance by a ridge "
-            "term added to it."
+            "here, below zero; the methods assume a strongly convex g, so add a ridge term, for "
+            "instance."
         ]
     if smallest <= TINY_CURVATURE * abs(largest):
         return [
@@ -234,7 +234,7 @@ def _curvature_warnings(smallest: float, largest: float) -> list[str]:
 
 
 def _scale_warnings(norms: dict[str, float]) -> list[str]:
-    # grad_y g may be small because y is solved for, so it does not tell a scale.
+    # grad_y g may be small because y is solved for, so it says nothing about scale.
     known: list[Any] = [(n, k) for k, n in norms.items() if n > 0 and k != "grad_y g"]
     if len(known) < 2 or max(known)[0] <= FAR_APART * min(known)[0]:
         return []

@@ -236,7 +236,7 @@ BAD = {
     ),
     "size of nothing": (("coreset", "train.csv", "--label", "diagnosis", "--size", 0), "--size"),
     "infinite": (("clean", "infinite.csv", "--label", "y"), "Column 'a' of infinite.csv has inf"),
-    "nothing but labels": (("clean", "alone.csv", "--label", "y"), "no column beside the label"),
+    "nothing but labels": (("clean", "alone.csv", "--label", "y"), "no column besides the label"),
     "constant columns": (("clean", "constant.csv", "--label", "y"), "no column to learn from"),
     "duplicate columns": (("clean", "twice.csv", "--label", "y"), "more than one column named 'a'"),
     "trusted without a column": (
@@ -245,15 +245,15 @@ BAD = {
     ),
     "trusted with text": (
         ("clean", "train.csv", "--label", "diagnosis", "--trusted", "text.csv"),
-        "Column 'mean radius' is numbers in train.csv and something else in text.csv",
+        "Column 'mean radius' holds numbers in train.csv and something else in text.csv",
     ),
     "trusted with an unknown class": (
         ("clean", "train.csv", "--label", "diagnosis", "--trusted", "strange.csv"),
-        "strange.csv has the class 'unsure', which train.csv has not",
+        "strange.csv has the class 'unsure', which train.csv does not have",
     ),
     "trusted in other units": (
         ("clean", "train.csv", "--label", "diagnosis", "--trusted", "huge.csv"),
-        "has 1e+30 in row 3 (counted from 0), more than 1e+09 times the spread that it has in",
+        "has 1e+30 in row 3 (counted from 0), more than 1e+09 times its spread in",
     ),
     "few trusted rows": (
         ("clean", "train.csv", "--label", "diagnosis", "--trusted", "few.csv"),

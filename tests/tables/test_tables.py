@@ -71,7 +71,7 @@ def test_columns_are_understood(messy, kind, tmp_path):
     assert about["country"].note == "the same in every row: NO"
     assert about["empty"].note == "no values"
     assert about["joined"].note.startswith("dates or times")
-    assert "rarest together" in about["job"].note
+    assert "rarest combined" in about["job"].note
 
 
 def test_preparation_gives_what_it_says(messy, tmp_path):

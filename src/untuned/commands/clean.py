@@ -14,7 +14,7 @@ from untuned.util import folder
 
 
 class Cleaned(NamedTuple):
-    """A table, the cleaner fitted to it, and the numbers to tell."""
+    """A table, the cleaner fitted to it, and the numbers to report."""
 
     ready: Ready
     cleaner: Any

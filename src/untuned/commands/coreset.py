@@ -44,7 +44,7 @@ def _check_size(size: int, ready: Ready) -> None:
     if size > len(ready.y):
         raise ValueError(
             f"--size {size:,} is above the {len(ready.y):,} labelled rows of {ready.table.path}; "
-            "expected fewer rows to keep than there are."
+            "expected at most as many."
         )
     classes = len(np.unique(ready.y))
     if size < classes:

@@ -72,7 +72,7 @@ def run(job: Job) -> tuple[dict[str, Any], str]:
 
 
 def truth(done: clean.Cleaned, digits: Digits) -> dict[str, Any]:
-    """How well it went, which only who made the labels wrong can know."""
+    """How well it went, which only someone who knows the true labels can tell."""
     from sklearn.linear_model import LogisticRegression
 
     ready, wrong = done.ready, digits.wrong

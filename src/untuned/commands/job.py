@@ -1,4 +1,4 @@
-"""What the commands on a user's table share: what they are told, and what they make ready."""
+"""What the commands on a user's table share: their options, and a prepared table."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Job:
     overwrite: bool
 
     def check(self) -> None:
-        """Refuse what cannot be meant before any file is read."""
+        """Refuse impossible options before any file is read."""
         solver = solvers.get(self.method)()
         settings.check(solver, 1, self.max_seconds, None, self.seed, None, None)
 
     def estimator_options(self) -> dict[str, Any]:
-        """What every estimator of ours takes."""
+        """The options that all our estimators take."""
         return {
             "method": self.method,
             "max_seconds": self.max_seconds,
@@ -76,14 +76,14 @@ class Ready(NamedTuple):
 
 
 def make_ready(path: Path, label: str, task: Task | None) -> Ready:
-    """Read a table, understand its columns, and make numbers of them."""
+    """Read a table, understand its columns, and turn them into numbers."""
     with progress.busy(f"Reading {path}"):
         table = files.read(path)
         given = labels.read(table, label, task)
         used = table.frame.drop(columns=label).iloc[given.rows]
         if not len(used.columns):
             raise ValueError(
-                f"{path} has no column beside the label {brief(label)}; expected columns to "
+                f"{path} has no column besides the label {brief(label)}; expected columns to "
                 "learn from."
             )
         found = columns.understand(used, path)
@@ -123,7 +123,7 @@ def _check_as_in_train(frame: Any, column: Column, path: Path, train: Path) -> N
     values = frame[column.name]
     if not types.is_numeric_dtype(values) or types.is_bool_dtype(values):
         raise ValueError(
-            f"Column {brief(column.name)} is numbers in {train} and something else in {path}; "
+            f"Column {brief(column.name)} holds numbers in {train} and something else in {path}; "
             "expected the same columns in both."
         )
     columns.refuse_extremes(values, path)
@@ -137,8 +137,8 @@ def _check_range(X: np.ndarray, frame: Any, path: Path, ready: Ready) -> None:
         name = ready.seen[feature].column
         raise ValueError(
             f"Column {brief(name)} of {path} has {frame[name].iloc[row]:g} in row "
-            f"{frame.index[row]} (counted from 0), more than {FARTHEST:g} times the spread that it "
-            f"has in {ready.table.path}; expected the same units in both."
+            f"{frame.index[row]} (counted from 0), more than {FARTHEST:g} times its spread in "
+            f"{ready.table.path}; expected the same units in both."
         )
 
 
@@ -164,8 +164,8 @@ def _notes(
     if holes:
         count, names = sum(column.missing for column in holes), [column.name for column in holes]
         notes.append(
-            f"{count:,} missing values in {_list(names)}: the median of numbers, a category of "
-            "their own."
+            f"{count:,} missing values in {_list(names)}: set to the median in numbers, a "
+            "category of their own elsewhere."
         )
     reasons: dict[str, list[str]] = {}
     for column in found:
@@ -188,7 +188,7 @@ def _list(names: list[str], most: int = 4) -> str:
 
 
 def in_front(ours: Any, theirs: Any) -> Any:
-    """Our columns before the user's, told from them by an underscore, or by more if need be."""
+    """Our columns before the user's, marked by as many underscores as it takes to be unique."""
     import pandas
 
     mark = "_"

@@ -30,7 +30,7 @@ def write(
     tables: dict[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Write the tables, result.json and the page; the model is there already."""
+    """Write the tables, result.json and the page; the model is already there."""
     tables = tables | {"history": result.history.to_frame()}
     names = {
         name: files.write(frame, folder, name, ready.table.format) for name, frame in tables.items()

@@ -11,7 +11,7 @@ Selection = tuple[np.ndarray, np.ndarray]
 
 
 def uniform(rows: int, size: int, rng: np.random.Generator) -> Selection:
-    """`size` of the rows at random, all alike."""
+    """`size` random rows with equal weights."""
     return rng.permutation(rows)[:size], np.ones(size)
 
 
@@ -23,7 +23,7 @@ def k_means(X: np.ndarray, size: int, rng: np.random.Generator) -> Selection:
         size, random_state=int(rng.integers(2**31)), n_init=1, batch_size=max(1024, 4 * size)
     ).fit(X)
     chosen = np.unique(nearest_rows(X, clusters.cluster_centers_))
-    if len(chosen) < size:  # two centres with one nearest row; others fill up, at random
+    if len(chosen) < size:  # two centres with one nearest row: random ones fill up
         rest = np.setdiff1d(np.arange(len(X)), chosen)
         chosen = np.concatenate([chosen, rng.permutation(rest)[: size - len(chosen)]])
     counts = np.bincount(nearest_rows(X[chosen], X), minlength=size)
@@ -44,7 +44,7 @@ def nearest_rows(X: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def herding(X: np.ndarray, label: np.ndarray, size: int, rng: np.random.Generator) -> Selection:
-    """Per class, rows whose mean follows the mean of the class, classes taking turns; all alike.
+    """Per class, rows whose mean follows the mean of the class, in turns; with equal weights.
 
     Every class has its share of `size`, and at least one row where there are enough.
     """
@@ -62,7 +62,7 @@ def herding(X: np.ndarray, label: np.ndarray, size: int, rng: np.random.Generato
 def herd(X: np.ndarray, count: int, share: np.ndarray | None = None) -> np.ndarray:
     """`count` rows, each the one that brings the mean of those so far nearest to the mean of X.
 
-    `share` says how much each row counts in that mean; all alike where none counts at all.
+    `share` says how much each row counts in that mean; equally if all shares are zero.
     """
     mean = X.mean(axis=0) if share is None or not share.any() else share @ X / share.sum()
     centred = X - mean.astype(X.dtype)
@@ -70,7 +70,7 @@ def herd(X: np.ndarray, count: int, share: np.ndarray | None = None) -> np.ndarr
     total = np.zeros(X.shape[1], X.dtype)
     chosen = np.empty(count, int)
     for k in range(count):
-        distance = squares + 2 * centred @ total  # of the new sum from 0, but for a constant
+        distance = squares + 2 * centred @ total  # of the new sum from 0, up to a constant
         distance[chosen[:k]] = np.inf
         chosen[k] = np.argmin(distance)
         total += centred[chosen[k]]

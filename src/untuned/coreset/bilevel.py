@@ -45,7 +45,7 @@ def select(
     import jax.numpy as jnp
 
     size, count = len(starts[0]), len(X)
-    total = padded(count + 1, least=256)  # one row at least that is none
+    total = padded(count + 1, least=256)  # with at least one row that stands for none
     features = max(16, -(-X.shape[1] // 8) * 8)
     table = aligned_zeros((total, features))
     table[:count, : X.shape[1]] = X
@@ -116,7 +116,7 @@ def _weigh(rows: Rows, chosen: np.ndarray, y0: Any, settings: dict[str, Any]) ->
 def with_every_class(
     chosen: np.ndarray, label: np.ndarray, wanted: np.ndarray, gains: np.ndarray
 ) -> np.ndarray:
-    """`chosen`, where a wanted class that is missing has replaced the row that helps least.
+    """`chosen`, with every wanted class: a missing one replaces the row that helps least.
 
     The smaller the gain's entry, the more a row helps. No other class loses its last row.
     """
@@ -130,7 +130,7 @@ def with_every_class(
 
 
 def padded(count: int, least: int = 16) -> int:
-    """A coarse number from `count` up, so that similar fits share what is compiled."""
+    """`count` rounded up coarsely, so that similar fits share what is compiled."""
     if count > 1024:
         return -(-count // 1024) * 1024
     return max(least, 1 << (count - 1).bit_length())

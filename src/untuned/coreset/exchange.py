@@ -1,16 +1,16 @@
 """`Exchange`: the coreset problem where the top-K regularizer rules, as a method of `minimize`.
 
-With a regularizer as strong as you like, lambda has K entries of 1/K and no others, so what is
-left is which. A step exchanges some rows of the coreset for others and keeps what lowers f by
-more than y's error explains, |<v, grad_y g>|, where y and v are solved for on the K rows alone:
+With an arbitrarily strong regularizer, lambda has K entries of 1/K and zeros elsewhere, so only the
+choice of rows is left. A step exchanges some rows of the coreset for others and keeps what lowers f
+by more than y's error explains, |<v, grad_y g>|, where y and v are solved for on the K rows alone:
 
     h = grad_x f - (grad_xy g) v           for all rows: one pass over the data
     out: the rows of the coreset with the largest h, among a random half of them
     in:  the rows with the smallest h, among a random share 2^-u of the others, u uniform in (0, 6)
 
 Slopes promise too much for rows that lie far out, and the smaller the share, the more ordinary its
-best row. As many rows are exchanged as worked lately: half as many again after a success, half as
-many after a failure. It ends when PATIENCE attempts in a row, at last of single rows, have failed.
+best row. The number of rows exchanged grows by half after a success and is halved
+after a failure. It ends when PATIENCE attempts in a row, the last ones of single rows, have failed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from untuned.solvers.numerics.newton_cg import MOST_STEPS
 SMALLEST_SHARE = 6.0  # as a power of one half
 PATIENCE = 50
 ROUGH, FINE = 0.03, 1e-3  # shares of residuals that may be left, of v and of y
-GAIN = 1e-5  # relative decrease of f below which an exchange is rounding
+GAIN = 1e-5  # relative decrease of f below which an exchange counts as rounding
 MOST_LINEAR_STEPS = 1000
 
 
@@ -90,7 +90,7 @@ class Exchange(Solver):
         trained = train(o, x, start, rows, batch, (FINE, ROUGH), MOST_LINEAR_STEPS)
         inner, f, solved = trained
         correction = ops.dot(solved.z, inner.grad)
-        value = f.value - correction + jnp.abs(correction)  # at least the truth, to first order
+        value = f.value - correction + jnp.abs(correction)  # at least the true one, to first order
         # A model that is not trained to the end may well be better than one that is, so a value
         # without an inner solution would be too good to be true, and end the search.
         is_solved = inner.newton_steps < MOST_STEPS

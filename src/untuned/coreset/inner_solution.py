@@ -31,7 +31,8 @@ def train(
 ) -> Trained:  # fmt: skip
     """Solve for y and v from `start`; `rows` are those that have a weight in x.
 
-    `shares` of the residuals of y and of v may be left; `most` bounds each conjugate gradients.
+    `shares` of the residuals of y and of v may be left; `most` bounds the steps of each solve by
+    conjugate gradients.
     """
     ops, (y, v) = o.ops, start
     inner = solve_inner(o, x, y, rows, shares[0], most, lambda r: r)

@@ -4,8 +4,8 @@
     f(x, models) = mean over models of  min over t of  sum_i share_i l_i(t scores) + C R(x)
 
 where K rows of equal weight have times_i x_i = 1, as rows without weights have. There are as many
-models as RIDGES: who trains on the coreset will not tell us their penalty, and rows that serve
-one alone may fail another.
+models as RIDGES: the penalty that will be used on the coreset is not known, and rows that serve
+only one may fail another.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 from untuned.coreset.topk import smoothed_top_k
 from untuned.ops.cache import reusable
 
-# On standardised features: that of scikit-learn's LogisticRegression (C = 1), and a hundredfold,
-# since features as they come may vary by a tenth of one, to which the same C is that much stronger.
+# On standardised features: that of scikit-learn's LogisticRegression (C = 1), and a hundred times
+# that, since raw features may vary by only a tenth, for which the same C is that much stronger.
 RIDGES = (1.0, 100.0)
-# A strong penalty makes a model timid, which is not to be wrong: what it would choose is the same
-# when its scores are multiplied, so it is judged by the best of these multiples.
+# A strong penalty makes a model timid, not wrong: its choices stay the same when its scores are
+# multiplied, so it is judged by the best of these multiples.
 SHARPENINGS = (1.0, 2.0, 4.0, 8.0)
 OF_INTERCEPT = 1e-3  # keeps g strongly convex, also where a class is missing
 STRENGTH = 0.1  # C, of the top-K regularizer, as in the experiments of the paper

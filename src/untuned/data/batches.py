@@ -102,7 +102,7 @@ def on_first(ops: Ops, side: Tree, fn: Callable[[Tree], Tree]) -> Tree:
 
 
 def _sizes(ops: Ops, side: Block) -> tuple[int, int, int]:
-    """Rows in all, rows of a longer block, and how many are longer: the first ones."""
+    """Rows in all, rows of a longer block, and how many (the first ones) are longer."""
     rows = ops.flatten(side.data)[0][0].shape[0]
     count, size = side.table.shape
     return rows, size, rows - count * (size - 1)
@@ -118,7 +118,7 @@ class Cut(NamedTuple):
 class Feed(NamedTuple):
     """What the host makes for a chunk of steps: indices (or a `Cut`) per side, random numbers.
 
-    Where a side is on disk, also the rows themselves, which the indices then count.
+    Where a side is on disk, also the rows themselves, to which the indices then refer.
     """
 
     inner: Any = None
@@ -136,7 +136,7 @@ def gather(
     drawn: tuple[Scalar, Scalar],
     draws: tuple[int, int],
 ) -> Batch:
-    """The batch of a step of a chunk, from the first batches of each side not drawn before."""
+    """The batch of one step of a chunk, from the first batches of each side not yet drawn."""
     read = (feed.inner_rows, feed.outer_rows)
     there = [old if new is None else new for old, new in zip(data[:2], read, strict=True)]
     inner, outer = (_side(ops, *side) for side in zip(there, feed[:2], drawn, draws, strict=True))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-INDEX = np.int32  # no data have 2**31 rows, and of int64 JAX would make it at every chunk
+INDEX = np.int32  # no data have 2**31 rows, and JAX would convert int64 to it at every chunk
 UNIFORM_SIDE, UNIFORM_BLOCK = 2, 1024
 BLOCK_SIDES = (3, 4)
 DISK_SIDES = (5, 6)
@@ -58,16 +58,16 @@ def block_count(rows: int, batch_size: int | None) -> int:
 def blocks(rows: int, batch_size: int, seed: int, side: int) -> np.ndarray:
     """The rows of each block of a side, shape (blocks, rows of the longest).
 
-    Nearly equal sizes, since a short rest would be a block with a far noisier mean than others.
-    The later blocks are one row shorter if the rows do not go round; the last entry of theirs is
-    no row of theirs, and is never read.
+    Sizes are nearly equal, since a short remainder would have a far noisier mean than the others.
+    Where the rows cannot be split evenly, the later blocks are one row shorter; their last entry
+    is not one of their rows and is never read.
     """
     count = block_count(rows, batch_size)
     size = -(-rows // count)
     dealt = generator_of(seed, BLOCK_SIDES[side], 0).permutation(rows)
     table = np.zeros(count * size, INDEX)
     table[:rows] = dealt
-    # Column by column: the rows that do not go round are those missing in the last column.
+    # Column by column: where rows cannot be split evenly, the last column is not full.
     return table.reshape(size, count).T
 
 

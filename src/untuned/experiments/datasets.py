@@ -52,7 +52,7 @@ FIELDS = {
 
 
 def load(name: str) -> dict[str, np.ndarray]:
-    """The arrays of a data set, or a sentence that says which file would serve."""
+    """The arrays of a data set, or an error that says which file is needed."""
     if name not in FETCHERS:
         raise unknown("data set", name, FETCHERS)
     folder = os.environ.get(VARIABLE)
@@ -80,14 +80,14 @@ def load(name: str) -> dict[str, np.ndarray]:
 
 def _read(path: Path, fields: tuple[str, ...]) -> dict[str, np.ndarray]:
     try:
-        # Opened here: NumPy leaves a file open that it finds not to be an archive.
+        # Opened here: NumPy leaves a file open if it is not an archive.
         with path.open("rb") as opened, np.load(opened) as file:
             missing = [field for field in fields if field not in file]
             if not missing:
                 return {field: file[field] for field in fields}
     except MemoryError:
         raise
-    except Exception as error:  # zipfile, zlib and NumPy have a dozen for a damaged file
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen kinds
         raise ValueError(
             f"The data file {path} cannot be read as .npz ({reason(error, 80)}); give the whole "
             "file."

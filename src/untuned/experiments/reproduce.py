@@ -1,7 +1,7 @@
-"""`untuned reproduce NAME`: what can be made again, by name.
+"""`untuned reproduce NAME`: what can be reproduced, by name.
 
 A recipe is a function (out, quick, seed, max_seconds, ...) -> str that writes into the folder `out`
-and gives the summary that is printed. Further parameters are options of the command line.
+and returns the summary to print. Further parameters are options of the command line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECIPES = {
 def run(
     name: str, out: Path, quick: bool, seed: int, max_seconds: float | None, **options: Any
 ) -> str:
-    """Make one recipe; `options` left at None were not given."""
+    """Run one recipe; `options` left at None were not given."""
     if name not in RECIPES:
         raise unknown("figure", name, RECIPES)
     if out.exists() and not out.is_dir():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def side_by_side(*figures: Any) -> str:
-    """Charts beside each other where there is room, else below each other."""
+    """Charts side by side where there is room, else one below the other."""
     shown = "".join(page.chart(figure, tools=False) for figure in figures)
     return f'<div class="charts">{shown}</div>'
 
@@ -66,7 +66,7 @@ def dots(names: list[str], values: Any, axis: str) -> Any:
 
 
 def groups(names: list[str], parts: dict[str, Any], title: str) -> Any:
-    """For each name one bar of every part, beside each other, as percentages."""
+    """For each name one bar per part, side by side, as percentages."""
     figure = _figure(title, "")
     for colour, (part, values) in zip((BLUE, ORANGE), parts.items(), strict=True):
         figure.add_bar(x=[_plain(name) for name in names], y=values, name=part, marker_color=colour)

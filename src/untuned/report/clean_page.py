@@ -12,7 +12,7 @@ from untuned.report.run_page import Contents, Run
 if TYPE_CHECKING:
     import pandas
 
-MOST_CLASSES = 20  # in the square of given against suggested; of more, the frequent pairs
+MOST_CLASSES = 20  # with more, the most frequent pairs are shown in place of a square
 MOST_PAIRS = 100
 
 

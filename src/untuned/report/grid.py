@@ -1,4 +1,4 @@
-"""A table that sorts and filters in the page, by a small script of our own and the keyboard too."""
+"""A table that sorts and filters in the page, by mouse or keyboard, with a script of our own."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def grid(
 ) -> str:
     """A frame as a table to sort and filter; `choices` are columns with a list to pick from.
 
-    `name` says to a screen reader what the table holds; `pictures` are data URIs, one per
+    `name` tells a screen reader what the table holds; `pictures` are data URIs, one per
     row of a frame with a column "row";
-    `sorted_by` is the column the rows are in ascending order of already.
+    `sorted_by` is the column by which the rows are already in ascending order.
     """
     columns = list(frame.columns)
     shift = 0 if pictures is None else 1

@@ -1,7 +1,7 @@
 """One self-contained HTML page: headings, prose, tables and interactive charts.
 
 Everything a page needs is inside the file, plotly's script too (once, however many charts), so it
-opens from a disk, a mail or a phone without a network.
+opens from a disk, an e-mail or on a phone without a network.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ h1, p { overflow-wrap: anywhere; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); font-size: 0.85rem; }
 """
 
-# A chart is drawn as soon as it is read, before its neighbours take their share of the row.
+# A chart is drawn as soon as it is read, before its neighbours narrow it.
 FIT_CHARTS = (
     "<script>for (const chart of document.querySelectorAll('.plotly-graph-div')) "
     "Plotly.Plots.resize(chart);</script>\n"
@@ -46,7 +46,7 @@ FIT_CHARTS = (
 
 
 class Section(NamedTuple):
-    """A heading, what to say under it, and finished HTML: `chart(...)`s and `table(...)`s."""
+    """A heading, the text under it, and finished HTML: `chart(...)`s and `table(...)`s."""
 
     title: str
     text: str = ""

@@ -11,14 +11,14 @@ from untuned.report.run_page import Run
 if TYPE_CHECKING:
     import pandas
 
-MOST_ROWS = 500  # more would make a phone slow; all of them are in the table beside the page
-MOST_COLUMNS = 12  # of the user's; more would not be read
+MOST_ROWS = 500  # more would slow down a phone; all of them are in the table beside the page
+MOST_COLUMNS = 12  # of the user's columns; nobody would read more
 
 
 def view(
     run: Run, table: pandas.DataFrame, ours: int, front: pandas.DataFrame, choices: tuple[str, ...]
 ) -> str:
-    """A grid of `front` and the columns of `table` behind its first `ours`, images drawn."""
+    """A grid of `front` and the columns of `table` after its first `ours`, with images drawn."""
     label, images = run.found["input"]["label"], run.found["images"]
     front, table = front.iloc[:MOST_ROWS], table.iloc[:MOST_ROWS]
     theirs = table.iloc[:, ours:].drop(columns=label)

@@ -23,12 +23,12 @@ PAGES = {
     "regularize": "untuned.report.regularize_page",
 }
 FILE = "report.html"
-# What files that were changed by hand raise where a page is made from them.
+# What making a page raises when its files were changed by hand.
 CHANGED_BY_HAND = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError)
 
 
 class Run(NamedTuple):
-    """What a folder says of its run."""
+    """What a folder says about its run."""
 
     folder: Path
     found: dict[str, Any]  # result.json
@@ -55,7 +55,7 @@ class Contents(NamedTuple):
 
 
 def read(folder: Path) -> Run:
-    """The run in a folder; refused with a sentence where there is none."""
+    """The run in a folder; an error of one sentence where there is none."""
     path = folder / "result.json"
     if not path.is_file():
         raise ValueError(
@@ -71,9 +71,7 @@ def read(folder: Path) -> Run:
             "regularize or coreset wrote."
         ) from error
     if not isinstance(command, str) or command not in PAGES:
-        raise ValueError(
-            f"{path} is of the command {brief(command)}, which has no page to write again."
-        )
+        raise ValueError(f"{path} was written by the command {brief(command)}, which has no page.")
     return Run(folder, found)
 
 
@@ -91,7 +89,7 @@ def write(folder: Path, out: Path) -> Path:
 
 
 def _contents(run: Run) -> Contents:
-    """All that the page says; a sentence where the folder's files do not fit each other."""
+    """All that the page says; an error of one sentence where files contradict each other."""
     try:
         module = importlib.import_module(PAGES[run.found["command"]])
         title, lead, sections, _ = module.contents(run)
@@ -104,13 +102,13 @@ def _contents(run: Run) -> Contents:
         if isinstance(error, ValueError) and str(error).endswith(EXPECTED):
             raise
         raise ValueError(
-            f"The files of {run.folder} do not fit each other ({type(error).__name__}: "
+            f"The files of {run.folder} contradict each other ({type(error).__name__}: "
             f"{reason(error, 80)}); {EXPECTED}"
         ) from error
 
 
 def how_it_ended(status: str, message: str) -> list[str]:
-    """A sentence where the end is news: estimators stop most searches on purpose."""
+    """A sentence where the end is unexpected: estimators stop most searches on purpose."""
     if status == "max_seconds":
         return ["The time limit ended the search early; a larger --max-seconds may find more."]
     return [message] if status in ("diverged", "cap_hit") else []
@@ -120,9 +118,9 @@ def _about(run: Run) -> list[page.Section]:
     """What every run has: how it went, what was done with the columns, settings, versions."""
     found, about = run.found, run.found["run"]
     took = (
-        f"The last search took {about['steps']:,} steps in {about['seconds']:.1f} s, and "
-        f"{about['compile_seconds']:.1f} s of compilation before. The outer loss is what it makes "
-        "small; its gradient, the hypergradient, should fall."
+        f"The last search took {about['steps']:,} steps in {about['seconds']:.1f} s, after "
+        f"{about['compile_seconds']:.1f} s of compilation. It minimizes the outer loss, whose "
+        "gradient, the hypergradient, should fall."
     )
     return [
         page.Section(
@@ -141,7 +139,7 @@ def _about(run: Run) -> list[page.Section]:
 
 
 def _columns(columns: list[dict[str, Any]]) -> str:
-    """What was done with each column; neighbours that were treated alike on one line."""
+    """What was done with each column; neighbours treated alike share a line."""
     import pandas
 
     lines: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What each column of a table is, and the scikit-learn steps that make numbers of all of them.
+"""What each column of a table is, and the scikit-learn steps that turn all of them into numbers.
 
 The steps are scikit-learn's own classes only, so that a saved model is plain scikit-learn and runs
 no code when it is loaded.
@@ -19,9 +19,9 @@ from untuned.util.wording import brief
 if TYPE_CHECKING:
     import pandas
 
-# A column of categories becomes at most so many columns of 0 and 1, the rare ones together in one.
+# A column of categories becomes at most this many columns of 0 and 1, one for all rare ones.
 MOST_CATEGORIES = 20
-# Text of which more than half of the values differ is a name, an identifier or prose.
+# Text that differs in more than half of the rows is a name, an identifier or prose.
 MOST_DISTINCT = 0.5
 
 Kind = Literal["numbers", "pixels", "categories", "left out"]
@@ -49,7 +49,7 @@ def understand(frame: pandas.DataFrame, path: Path) -> list[Column]:
     columns = [_understand_one(frame[name], path, images is not None) for name in frame.columns]
     if all(column.kind == "left out" for column in columns):
         raise ValueError(
-            f"{path} has no column to learn from beside the label; expected at least one column "
+            f"{path} has no column to learn from besides the label; expected at least one column "
             "of numbers or categories that is not the same in every row."
         )
     return columns
@@ -67,7 +67,7 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool) -> Column
         return column(
             "left out", "dates or times; give numbers, such as days since, if they matter"
         )
-    # Lists and the like, which Parquet can hold, cannot be compared and so not counted.
+    # Lists and the like, which Parquet can hold, cannot be compared, and so not be counted.
     if values.dtype == object and not there.map(lambda each: isinstance(each, str | bool)).all():
         return column("left out", "neither numbers nor text")
     distinct = there.nunique()
@@ -78,7 +78,7 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool) -> Column
     if types.is_numeric_dtype(values) and not types.is_bool_dtype(values):
         refuse_extremes(values, path)
         if _counts_rows(there, name, distinct):
-            return column("left out", "a number of its own for every row")
+            return column("left out", "a different whole number in every row")
         if is_image:
             return column("pixels", "scaled to 0 to 1")
         filled = f"{missing:,} missing set to the median, " if missing else ""
@@ -87,14 +87,14 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool) -> Column
         return column("left out", "text that differs from row to row: names or identifiers")
     shown = f"{distinct:,} categories"
     if distinct > MOST_CATEGORIES:
-        shown += f", the rarest together, as {MOST_CATEGORIES} columns of 0 and 1"
+        shown += f", the rarest combined, as {MOST_CATEGORIES} columns of 0 and 1"
     else:
         shown += " as columns of 0 and 1"
-    return column("categories", shown + (f", {missing:,} missing as one more" if missing else ""))
+    return column("categories", shown + (f", {missing:,} missing as a category" if missing else ""))
 
 
 def refuse_extremes(values: pandas.Series, path: Path) -> None:
-    """Refuse a column of numbers of which one is not finite, or too large to be squared."""
+    """Refuse a column with a number that is not finite or too large to be squared."""
     sizes = np.abs(values.to_numpy(dtype=np.float64, na_value=0.0))
     if not sizes.max(initial=0.0) <= LARGEST:
         row = int(values.index[int(np.argmax(sizes))])
@@ -117,7 +117,7 @@ def _counts_rows(there: pandas.Series, name: str, distinct: int) -> bool:
 
 
 def _are_dates(there: pandas.Series) -> bool:
-    """Dates or times by type, or text of which nearly all has a year, a month and a day."""
+    """Dates or times by type, or text that nearly always holds a year, a month and a day."""
     from datetime import date, time, timedelta
 
     from pandas.api import types
@@ -139,7 +139,7 @@ def names_used(columns: list[Column]) -> list[str]:
 
 
 def preparation(columns: list[Column]) -> Any:
-    """The scikit-learn transformer that makes numbers of the columns, not fitted yet."""
+    """The scikit-learn transformer that turns the columns into numbers, not yet fitted."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline
@@ -163,7 +163,7 @@ def preparation(columns: list[Column]) -> Any:
 
 
 def features(prepared: Any) -> list[Feature]:
-    """What each column that the fitted `preparation` gives stands for."""
+    """What each column of the fitted `preparation`'s output stands for."""
     import pandas
 
     found = []

@@ -32,7 +32,7 @@ class Table(NamedTuple):
 
 
 def read(path: Path) -> Table:
-    """The table in a file, told apart by its first bytes, whatever its name ends with."""
+    """The table in a file; its first bytes, not its name, say which format it is in."""
     if not path.exists():
         raise ValueError(f"There is no file {path}; check the name, or the folder you are in.")
     if path.is_dir():
@@ -46,7 +46,7 @@ def read(path: Path) -> Table:
         frame = _read_parquet(path) if kind == "parquet" else _read_csv(path, head)
     except MemoryError:
         raise
-    except Exception as error:  # pandas and pyarrow have a dozen for a damaged file
+    except Exception as error:  # pandas and pyarrow raise a dozen kinds for damaged files
         if isinstance(error, ValueError) and str(error).startswith(str(path)):  # our own sentence
             raise
         raise ValueError(f"{path} could not be read as {kind.upper()}: {reason(error)}.") from error
@@ -56,7 +56,7 @@ def read(path: Path) -> Table:
 
 
 def write(frame: pandas.DataFrame, folder: Path, name: str, kind: Format) -> str:
-    """Write a table in the format the user's own has; gives the file's name."""
+    """Write a table in the format of the user's own; returns the file's name."""
     file = f"{name}.{kind}"
     if kind == "parquet":
         frame.to_parquet(folder / file, index=False)
@@ -108,7 +108,7 @@ def _read_csv(path: Path, head: bytes) -> pandas.DataFrame:
     import pandas
 
     if b"\0" in head:
-        raise ValueError(f"{path} is neither CSV nor Parquet; expected one of the two, unpacked.")
+        raise ValueError(f"{path} is neither CSV nor Parquet; expected one of them, uncompressed.")
     whole = len(head) < SAMPLE_BYTES
     # The last line of the sample may be cut in the middle of a letter.
     sample = head if whole else head[: head.rfind(b"\n") + 1]

@@ -13,7 +13,7 @@ from untuned.util.wording import brief, unknown
 if TYPE_CHECKING:
     import pandas
 
-# Where the task is not said: more different whole numbers than this are a quantity, not classes.
+# Where the task is not given: more different whole numbers than this are a quantity, not classes.
 MOST_NUMBERED_CLASSES = 20
 
 Task = Literal["classes", "numbers"]
@@ -60,7 +60,7 @@ def read(table: Table, name: str, task: Task | None) -> Labels:
     elif distinct > len(rows) / 2:
         raise ValueError(
             f"{where} has {distinct:,} classes in {len(rows):,} rows; expected at least two rows "
-            "to a class."
+            "per class."
         )
     if distinct == 1:
         raise ValueError(
@@ -82,8 +82,8 @@ def read_trusted(table: Table, name: str, classes: np.ndarray, train: Table) -> 
     strange = sorted(set(values.tolist()) - set(classes.tolist()), key=str)
     if strange:
         raise ValueError(
-            f"{table.path} has the class {brief(strange[0])}, which {train.path} has not; expected "
-            f"classes among {brief(classes.tolist())}."
+            f"{table.path} has the class {brief(strange[0])}, which {train.path} does not have; "
+            f"expected classes among {brief(classes.tolist())}."
         )
     if len(rows) < len(classes):
         raise ValueError(

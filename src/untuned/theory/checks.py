@@ -1,4 +1,4 @@
-"""The paper's inequalities, held against every step of a recorded run.
+"""The paper's inequalities, checked at every step of a recorded run.
 
 Norms, errors and values come from the problem's closed forms at the recorded points; the method's
 own reports are used for its accumulators and loop counts only.
@@ -158,7 +158,7 @@ def _descent(
     problem: KnownProblem, run: Trajectory, k: Constants, step: np.ndarray, h: np.ndarray,
     error_bound: Any,
 ) -> Check:  # fmt: skip
-    """Prop. 3 and lm:objective_double: what Phi falls short of the descent, over its error term."""
+    """Prop. 3 and lm:objective_double: by how much Phi misses the descent, over its error term."""
     curved = (1 - l_phi(k) * step) * _squared(h)
     name = "descent of Phi at every step (Prop. 3)"
     return _short(problem, run, k, step, curved, error_bound, name)
@@ -200,7 +200,7 @@ def _at_most(claim: str, measured: Any, bound: Any, steps: np.ndarray | None = N
     if not measured.size:
         return Check(claim, True, 0.0, -1)
     bound = np.broadcast_to(bound, measured.shape)
-    # Zero within zero is no violation; anything above a bound of zero, or a NaN, is.
+    # Zero against a bound of zero is no violation; anything above it, or a NaN, is.
     shares = np.where(measured == 0, 0.0, measured / np.maximum(bound, 1e-300))
     shares = np.where(np.isnan(shares), np.inf, shares)
     at = int(np.argmax(shares))
@@ -209,7 +209,7 @@ def _at_most(claim: str, measured: Any, bound: Any, steps: np.ndarray | None = N
 
 
 def _equal(claim: str, measured: np.ndarray, expected: np.ndarray, steps: np.ndarray) -> Check:
-    """Equality up to rounding, as the largest deviation over what is forgiven."""
+    """Equality up to rounding, as the largest deviation over what is allowed."""
     deviation = np.abs(measured - expected) / (ROUNDING * np.abs(expected) + 1e-300)
     worst = deviation.max(-1) if deviation.ndim > 1 else deviation
     return _at_most(claim, worst, 1.0, steps)

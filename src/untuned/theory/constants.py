@@ -1,4 +1,4 @@
-"""The constants of a problem that the paper's bounds are made of, and what follows from them alone.
+"""The constants of a problem in the paper's bounds, and what follows from them alone.
 
 Assumptions 1 to 3 and Remark 3 of "Tuning-Free Bilevel Optimization". Labels such as lm:basic are
 those of the paper's source.
@@ -30,7 +30,7 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Constants:
-    """What the theorems need to know of a problem and its start; the methods need none of it.
+    """What the theorems need to know about a problem and its start; the methods need none of it.
 
     Lipschitz constants are joint ones in (x, y). `y_gap` is not in the paper, whose bound on the
     first sub-loop leaves the start of y out (docs/theory.md, oddity 7); 0 says that y0 solves
@@ -73,14 +73,14 @@ def _check_constant(name: str, value: Any) -> None:
 
 
 def require_steps(T: Any) -> int:
-    """T as a whole number from 1 up, or one sentence."""
+    """T as a whole number from 1 up, or an error of one sentence."""
     if isinstance(T, bool) or not hasattr(T, "__index__") or T.__index__() < 1:
         raise ValueError(f"T is {brief(T)}; expected a whole number of steps from 1 up.")
     return T.__index__()
 
 
 def require_accuracy(epsilon: Any) -> float:
-    """epsilon as a number in (0, 1), as Definition 2 has it, or one sentence."""
+    """epsilon as a number in (0, 1), as in Definition 2, or an error of one sentence."""
     is_number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
     if not (is_number and 0 < epsilon < 1):
         raise ValueError(

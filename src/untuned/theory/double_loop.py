@@ -2,8 +2,8 @@
 
 Every function takes the problem's `Constants` and a `DTFBO`, which holds alpha0, beta0, gamma0 and
 the coefficients of Remark 1, and where it matters the number T of outer steps. At coefficients of
-1 the formulas are the paper's, but for the oddities that docs/theory.md lists by number: there the
-version is computed that the proof supports, and `theory.paper_formulas` has the printed one.
+1 the formulas are the paper's, except for the oddities that docs/theory.md lists by number: there
+they are what the proof supports, and `theory.paper_formulas` has the printed ones.
 Coefficients enter by repeating the proofs with steps eta / accumulator.
 """
 

@@ -1,6 +1,6 @@
 """Formulas as the paper prints them where its own proof gives others, at coefficients of 1.
 
-For comparison only: some of them are too small, and `docs/theory.md` shows runs that exceed them.
+For comparison only: some of them are too small, and docs/lab/theory.md shows runs that exceed them.
 The functions of the same name in `double_loop` and `single_loop` are the ones to use.
 """
 

@@ -1,4 +1,4 @@
-"""`estimate`: probes of the constants on a user's own problem, and what the theorems make of them.
+"""`estimate`: probes of the constants of a user's own problem, and what the theorems then promise.
 
 Largest values over sampled points are at most the true suprema, so every constant here is an
 estimate from below (mu from above), and what the theorems promise with it is a guess.
@@ -22,11 +22,11 @@ from untuned.theory import double_loop, single_loop
 from untuned.theory.constants import MEANING, Constants
 from untuned.util.wording import brief
 
-POWER_STEPS = 8  # of a power iteration; a few percent are enough for an estimate
+POWER_STEPS = 8  # of a power iteration; a few percent is enough for an estimate
 
 
 class _Probed(FlatProblem):
-    """A flat problem with the derivatives of g that only its constants are made of."""
+    """A flat problem, with the derivatives of g that only the constants need."""
 
     def __init__(self, problem: Problem):
         super().__init__(problem)
@@ -245,7 +245,7 @@ def _sharpest(
 
 
 def _count(number: int) -> str:
-    """A whole number as people say it: plain up to a million, by its power of ten above."""
+    """A whole number as people write it: plain up to a million, as a power of ten above."""
     if number < 10**6:
         return f"{number:,}"
     exponent = len(str(number)) - 1

@@ -192,7 +192,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 
 
 def known(name: str, seed: int = 0) -> KnownProblem:
-    """A problem of `PROBLEMS` by name; the seed turns its matrices and its start."""
+    """A problem of `PROBLEMS` by name; the seed rotates its matrices and its start."""
     if name not in PROBLEMS:
         raise unknown("problem", name, PROBLEMS)
     return _make(seed, **PROBLEMS[name])

@@ -1,8 +1,8 @@
 """S-TFBO (Algorithm 2): thresholds, the coefficients a_0 .. b_4, Theorem 2 and Corollary 2.
 
 Every function takes the problem's `Constants` and an `STFBO`, which holds alpha0, beta0, gamma0
-and the coefficients of Remark 2. Formulas are the paper's but for the oddities that docs/theory.md
-lists by number, where the version is computed that the proof supports; coefficients other than 1
+and the coefficients of Remark 2. Formulas are the paper's except for the oddities that
+docs/theory.md lists by number, where they are what the proof supports; coefficients other than 1
 enter by repeating the proofs with steps eta_y / beta, eta_v / phi and eta_x / (alpha phi).
 """
 

@@ -1,4 +1,4 @@
-"""Output that is there whole or not at all: a folder, files added to one, a file."""
+"""Output that is written whole or not at all: a folder, files added to one, a file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def added_whole(out: Path) -> Iterator[Path]:
 
 
 def put(path: Path, partial: Path, content: bytes) -> None:
-    """Put a file to its place in one step, through `partial` beside it, and onto the disk."""
+    """Put a file in its place in one step, through `partial` beside it, and onto the disk."""
     try:
         with partial.open("wb") as file:
             file.write(content)

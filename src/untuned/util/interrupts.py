@@ -1,4 +1,4 @@
-"""Ctrl-C: once ends a run with what there is, twice stops everything at once."""
+"""Ctrl-C: once ends a run with the result so far, twice stops everything at once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-NEWS = b"\nuntuned: ending the run with what there is; press Ctrl-C again to stop at once.\n"
+NEWS = b"\nuntuned: ending the run with the result so far; press Ctrl-C again to stop at once.\n"
 
 
 @contextmanager
 def counted() -> Iterator[Callable[[], bool]]:
-    """Inside, the first Ctrl-C only makes the function given say True; the second raises.
+    """Inside, the first Ctrl-C only makes the yielded function return True; the second raises.
 
     A handler that somebody else has set stays, and so does Python's own outside the main thread.
     """
@@ -28,7 +28,7 @@ def counted() -> Iterator[Callable[[], bool]]:
         if pressed:
             raise KeyboardInterrupt
         pressed = True
-        os.write(2, NEWS)  # not print, which the signal may have come in the middle of
+        os.write(2, NEWS)  # not print: the signal may have come in the middle of one
 
     with _handled_by(handle):
         yield lambda: pressed
@@ -36,7 +36,7 @@ def counted() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def passed_on() -> Iterator[None]:
-    """Inside, runs leave Ctrl-C alone: for work of many runs, which must all end."""
+    """Inside, runs leave Ctrl-C alone: for work that makes many runs, all of which must end."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

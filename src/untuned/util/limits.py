@@ -22,7 +22,7 @@ def check(numbers: Any, name: str) -> None:
 
 
 def in_dtype(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """What was found, in the dtype of X, or a sentence where that cannot hold it."""
+    """The array in the dtype of X, or an error of one sentence where that cannot hold it."""
     with np.errstate(over="ignore"):
         held = array.astype(dtype)
     if not np.isfinite(held).all():

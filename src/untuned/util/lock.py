@@ -13,10 +13,10 @@ HELD = (errno.EAGAIN, errno.EACCES)
 
 @contextmanager
 def held(path: Path, refusal: str) -> Iterator[None]:
-    """Hold `path` inside; a ValueError that says `refusal` where another process or run holds it.
+    """Hold `path` inside; raise ValueError(refusal) where another process or run holds it.
 
     The lock is on a file beside `path`, since `path` itself is replaced; it is removed at the end.
-    One that a killed process left behind is locked by nobody and holds nobody up.
+    A file that a killed process left behind is not locked, and so blocks nobody.
     """
     try:
         import fcntl

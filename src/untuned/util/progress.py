@@ -88,7 +88,7 @@ def is_watched() -> bool:
 
 @contextmanager
 def busy(what: str) -> Iterator[None]:
-    """Say what is going on while its length is not known."""
+    """Say what is going on where its length is not known."""
     if not is_watched():
         yield
         return

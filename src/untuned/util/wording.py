@@ -19,7 +19,7 @@ def brief(value: Any, most: int = 80) -> str:
 
 
 def reason(error: BaseException, most: int = 200) -> str:
-    """The first sentence another package says of an error, to be put into one of ours."""
+    """The first sentence of another package's error, to be quoted in one of ours."""
     first = re.split(r"(?<=[.!?])\s", _on_one_line(str(error)), maxsplit=1)[0]
     return (first or type(error).__name__)[:most].rstrip(".!? ")
 

@@ -55,7 +55,7 @@ class Candidates:
 
     @cached_property
     def head(self) -> Head:
-        """The model's last layer, as far as it concerns `classes`; else one fitted to all rows."""
+        """The last layer, restricted to `classes`; without a model, one fitted to all rows."""
         if self.model is None:
             from untuned.coreset.selectors.proxies import fitted_head
 
@@ -85,7 +85,7 @@ class Candidates:
         return RIDGE * (1 + float(np.mean(np.einsum("ij,ij->i", self.features, self.features))))
 
     def members(self) -> Iterator[np.ndarray]:
-        """The rows of each class that has some."""
+        """The rows of each class that has any."""
         for place in np.unique(self.label):
             yield np.flatnonzero(self.label == place)
 
@@ -112,7 +112,7 @@ def last_layer(model: Any) -> Any:
 
 @contextlib.contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Dropout off and statistics at rest; afterwards every part is in the mode it was in."""
+    """Dropout off and statistics frozen; afterwards every module is back in its own mode."""
     training = [part for part in model.modules() if part.training]
     model.eval()
     try:

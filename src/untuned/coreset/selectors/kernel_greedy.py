@@ -3,8 +3,8 @@
 Borsos, Mutny and Krause, "Coresets via bilevel optimization for continual learning and streaming".
 The proxy is a kernel machine, logits K alpha with penalty 1e-3 tr(alpha' K alpha), where K is the
 tangent kernel of the inputs. From one random row: solve for alpha on the rows so far, solve for v,
-and add the row of the most negative hypergradient. All rows weigh alike: the few steps of Adam that
-the authors give the weights move none by more than a twentieth.
+and add the row of the most negative hypergradient. All rows have equal weight: the few steps of
+Adam that the authors take on the weights move none by more than a twentieth.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Outer:
 
 
 def greedy_coreset(c: Candidates, size: int) -> Selection:
-    """Rows in the order they were added, all alike."""
+    """Rows in the order they were added, with equal weights."""
     # A kernel machine's penalty is a plain ridge in the kernel's own features, where conjugate
     # gradients do not meet the kernel's condition twice.
     values, vectors = np.linalg.eigh(tangent_kernel(c.flat).astype(np.float64))

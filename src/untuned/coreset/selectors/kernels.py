@@ -1,7 +1,7 @@
 """A kernel that stands for a network nobody has trained: the neural tangent kernel, in closed form.
 
-Of a network of dense layers with ReLU, infinitely wide (Cho and Saul's arc-cosine kernels; Jacot,
-Gabriel and Hongler). Rows count by their direction, so it has no number to choose but the depth.
+The network is infinitely wide, of dense layers with ReLU (Cho and Saul's arc-cosine kernels; Jacot,
+Gabriel and Hongler). Only the direction of a row counts, so the depth is all there is to choose.
 """
 
 from __future__ import annotations

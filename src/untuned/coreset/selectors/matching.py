@@ -1,7 +1,7 @@
 """Selectors that match a mean: iCaRL's herding, Grad Matching and GCR.
 
 Gradients are those of the last layer, row i's being the outer product of its residual r_i and of
-its features h_i with a one behind, so <grad_i, grad_j> = <r_i, r_j> (<h_i, h_j> + 1), and no
+its features h_i with a one appended, so <grad_i, grad_j> = <r_i, r_j> (<h_i, h_j> + 1), and no
 gradient is ever written out.
 """
 
@@ -25,7 +25,7 @@ def icarl(c: Candidates, size: int) -> Selection:
 
 
 def grad_matching(c: Candidates, size: int) -> Selection:
-    """Rows whose mean gradient, each of unit length, follows the mean of all; no classes."""
+    """Rows whose mean gradient, each of unit length, follows that of all; classes do not count."""
     residuals, features = c.residuals, _with_one(c.features)
     lengths = np.linalg.norm(residuals, axis=1) * np.linalg.norm(features, axis=1)
     residuals = residuals / np.where(lengths > 0, lengths, 1)[:, None]
@@ -45,7 +45,7 @@ def grad_matching(c: Candidates, size: int) -> Selection:
 def gcr(c: Candidates, size: int) -> Selection:
     """Per class in proportion, weights of few gradients that sum to the gradient of all.
 
-    Nonnegative orthogonal matching pursuit; where it ends early, rows at random fill up.
+    Nonnegative orthogonal matching pursuit; where it ends early, random rows fill up.
     """
     counts = np.bincount(c.label, minlength=len(c.classes))
     quotas = class_quotas(counts, size, c.rng)
@@ -97,7 +97,7 @@ def unit_rows(X: np.ndarray) -> np.ndarray:
 
 
 def in_turns(orders: Iterable[np.ndarray], size: int) -> np.ndarray:
-    """The first rows of every class, then the second ones, and so on; a class that ends is out."""
+    """The first row of every class, then the second, and so on; a class that runs out drops out."""
     orders = list(orders)
     turns = np.concatenate([np.arange(len(order)) for order in orders])
     return np.concatenate(orders)[np.argsort(turns, kind="stable")][:size]

@@ -6,8 +6,8 @@ as it was, and moves s by the policy gradient of the loss on all rows,
 
     1 / (masks - 1) * sum_k (L_k - mean L) (mask_k - s) / (s (1 - s)),   clipped,
 
-by Adam; no derivative of the trained model is needed. Budgets are those of a harness (20 steps of 3
-masks with 50 inner steps each): the authors' own are a hundred times larger.
+by Adam; no derivative of the trained model is needed. Budgets are small (20 steps of 3 masks with
+50 inner steps each): the authors' own are a hundred times larger.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PBCS(Solver):
 
     Parameters
     ----------
-    size : how many rows are kept in the mean.
+    size : how many rows are kept on average.
     masks, inner_steps : masks per step, and steps of training on each.
     seed : of the masks.
     """

@@ -5,7 +5,7 @@ The bilevel problem with the model that iCaRL classifies by, a prototype per cla
     g(lambda, y) = sum_i lambda_i |phi_i - y_class(i)|^2        y*: the mean of the chosen rows
     f(y)         = sum over classes of the mean over all of its rows of |phi_i - y_class|^2
 
-Every class counts alike and has an equal part of the rows, however rare it is. Both levels are
+Every class counts equally and gets an equal share of the rows, however rare it is. Both levels are
 quadratic, so y* and the hypergradient are known in closed form, and rows are added one by one
 where f falls most: kernel herding. So every prefix of the order is a coreset of its own, which a
 memory that shrinks needs.
@@ -23,12 +23,12 @@ from untuned.coreset.selectors.candidates import Candidates
 from untuned.coreset.selectors.kernels import tangent_kernel
 from untuned.coreset.selectors.matching import in_turns
 
-MOST_ROWS = 2_000  # of a class that are looked at; more hardly tell more about its mean
+MOST_ROWS = 2_000  # of a class that are looked at; more say little more about its mean
 ROWS_PER_CHOSEN = 4  # looked at, at least
 
 
 def auto(c: Candidates, size: int) -> Selection:
-    """Rows of each class in turn, the rarest class first, all alike."""
+    """Rows of each class in turn, the rarest class first, with equal weights."""
     orders = []
     for m in sorted(c.members(), key=len):
         quota = min(len(m), size)
@@ -49,7 +49,7 @@ def kernel_herd(kernel: np.ndarray, share: np.ndarray, count: int) -> np.ndarray
     with_chosen = np.zeros(len(kernel))
     chosen = np.empty(count, int)
     for k in range(count):
-        # |sum of chosen + phi_i - (k + 1) mean|^2, but for a constant.
+        # |sum of chosen + phi_i - (k + 1) mean|^2, up to a constant.
         distance = own + 2 * with_chosen - 2 * (k + 1) * towards
         distance[chosen[:k]] = np.inf
         chosen[k] = np.argmin(distance)

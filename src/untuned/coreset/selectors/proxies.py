@@ -1,7 +1,7 @@
 """The models that stand for training: the last layer alone, or the whole network.
 
     head   logits = features @ coef + intercept, with ridge: strongly convex, as theory assumes
-    full   logits = the whole module, its parameters as they are in the module to start from
+    full   logits = the whole module, starting from the module's own parameters
 
 Both in torch, through one interface, so that a problem over them is written once.
 """
@@ -23,7 +23,7 @@ from untuned.solvers.numerics.newton_cg import solve_inner
 from untuned.util.wording import unknown
 
 PROXIES = ("full", "head")
-EXACT = 1e-4  # share of the error that is left of a head solved for
+EXACT = 1e-4  # share of the error that may remain in a solved head
 MOST_LINEAR_STEPS = 200
 
 Tree = Any
@@ -50,7 +50,7 @@ def get(name: str, c: Candidates) -> Proxy:
 
 
 def head(c: Candidates, start: Head | None = None) -> Proxy:
-    """The last layer on the features of all that lies before it."""
+    """The last layer, on the features that the layers before it give."""
     coef, intercept = (torch.tensor(part) for part in start or c.head)
     rows = {"features": torch.tensor(c.features), "label": torch.tensor(c.label)}
     ridge = c.ridge

@@ -63,8 +63,8 @@ def select(
     method : a name of `untuned.coreset.names()`.
     classes : the outputs that take part, others being masked; None for all of the model's, or
         for those of y without a model.
-    every_class : whether each class must have a candidate; only asked where `classes` are given.
-    weights : how much each candidate counts; None for all alike.
+    every_class : whether each class must have a candidate; only checked where `classes` are given.
+    weights : how much each candidate counts; None for equally.
     balanced : take an equal number of each class, in the order of the method.
     seed : of everything random; a number or a NumPy generator.
     options : of the method: `proxy` ("head" or "full"), `start`, `steps`, ... (docs/continual.md).
@@ -139,7 +139,7 @@ def _checked(
         )
     if len(X) != len(y):
         raise ValueError(
-            f"There are {len(X)} rows and {len(y)} labels; expected as many of one as of the other."
+            f"There are {len(X)} rows and {len(y)} labels; expected the same number of both."
         )
     if len(y) == 0:
         raise ValueError("The task is empty: there is no row to choose from; give at least one.")
@@ -154,13 +154,13 @@ def _checked(
         count = _outputs(model, y)
         if classes.max() >= count or classes.min() < 0:
             raise ValueError(
-                f"classes={brief(classes.tolist())} has one outside of the model's {count} "
+                f"classes={brief(classes.tolist())} has one outside the model's {count} "
                 f"outputs; expected numbers from 0 to {count - 1}."
             )
     outside = np.setdiff1d(y, classes)
     if len(outside):
         raise ValueError(
-            f"The label {outside[0]} lies outside of the head, whose classes are "
+            f"The label {outside[0]} is outside the head, whose classes are "
             f"{brief(classes.tolist())}; give a larger head, or other rows."
         )
     missing = np.setdiff1d(classes, y)
@@ -218,7 +218,7 @@ def _checked_size(size: Any, rows: int) -> int:
 
 
 def _selector(method: str, options: dict[str, Any]) -> Any:
-    """The function of a selector, after a look at the names of its options."""
+    """The function of a selector, once the names of its options are checked."""
     path, _, attribute = SELECTORS[method].partition(":")
     module = importlib.import_module(path)
     selector = getattr(module, attribute)

@@ -9,7 +9,7 @@ from untuned.coreset.selectors.candidates import Candidates
 
 
 def uniform(c: Candidates, size: int) -> Selection:
-    """Rows without replacement, each as likely as it counts."""
+    """Rows without replacement, drawn in proportion to how much they count."""
     return draw(c.share, size, c.rng), np.ones(size)
 
 
@@ -24,8 +24,8 @@ def k_means_embedding(c: Candidates, size: int) -> Selection:
 
 
 def spread(X: np.ndarray, share: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows in turn, the next as likely as its squared distance to the nearest chosen one."""
-    X = X.astype(float)  # so that a row's distance to itself is zero but for tiny rounding
+    """Rows one by one, drawn by their squared distance to the nearest row chosen so far."""
+    X = X.astype(float)  # so that a row's distance to itself is zero up to tiny rounding
     squares = np.einsum("ij,ij->i", X, X)
     nearest, left = np.ones(len(X)), share.copy()
     chosen = np.empty(size, int)
@@ -42,11 +42,11 @@ def spread(X: np.ndarray, share: np.ndarray, size: int, rng: np.random.Generator
 def draw(
     weight: np.ndarray, size: int, rng: np.random.Generator, among: np.ndarray | None = None
 ) -> np.ndarray:
-    """`size` rows without replacement, in order, the next as likely as its weight.
+    """`size` rows without replacement, in order, drawn in proportion to their weights.
 
     Where too few have a weight, others follow at random: those with a share in `among` first.
     """
-    # The smallest of exponential times is such a draw (Efraimidis and Spirakis), by logarithms so
+    # The smallest of exponential times is such a draw (Efraimidis and Spirakis); in logarithms, so
     # that tiny weights keep their order.
     with np.errstate(divide="ignore"):
         late = np.log(rng.exponential(size=len(weight))) - np.log(weight)

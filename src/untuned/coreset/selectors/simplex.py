@@ -76,7 +76,7 @@ def weights(
         outer, inner, x0, y0, outer_data=model.rows, inner_data=model.rows, method=method,
         max_steps=steps, constraint="simplex", eval_every=steps,
     )  # fmt: skip
-    # A method that diverged has no last point; its best one is what there is.
+    # A method that diverged has no last point, so its best one is used.
     last = result.state.x
     found = last if bool(torch.isfinite(last).all()) else result.x
     return found.double().cpu().numpy()

@@ -1,7 +1,7 @@
 """Reading parts of a file past the page cache, where the file is too large to stay in it.
 
-The kernel then neither keeps what would be dropped before it is read again nor copies it: that
-takes more processor time than the rest of reading together (docs/scale.md).
+The kernel then neither copies the data nor keeps what would be dropped before it is read again:
+that takes more processor time than all the rest of reading (docs/lab/scale.md).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from untuned.util import memory
 
 PAGE = 4096  # what such reads must begin and end at, in the file and in memory
-SHARE = 0.5  # of the free memory: a larger file is read past the cache
+SHARE = 0.5  # of the free memory: a larger file bypasses the cache
 
 
 class FileReader:
@@ -26,17 +26,17 @@ class FileReader:
         size = path.stat().st_size
         self._flags = os.O_RDONLY
         if size > SHARE * memory.available():
-            self._flags |= getattr(os, "O_DIRECT", 0)  # Linux has it
+            self._flags |= getattr(os, "O_DIRECT", 0)  # only Linux has it
         self._scratch = np.empty(0, np.uint8)
 
     def read(self, offset: int, size: int) -> np.ndarray:
-        """So many bytes from `offset` on; they are there until the next call."""
+        """`size` bytes from `offset` on; they are valid until the next call."""
         start = offset - offset % PAGE
         wanted = -(-(offset + size - start) // PAGE) * PAGE
         scratch = self._room(wanted)
         try:
             count = self._fill(scratch, start)
-        except OSError:  # a file system that knows only the usual way
+        except OSError:  # a file system without direct reads
             self._flags = os.O_RDONLY
             count = self._fill(scratch, start)
         if start + count < offset + size:

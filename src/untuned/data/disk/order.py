@@ -1,7 +1,7 @@
 """In which order rows on disk are visited: shuffled in blocks, so that the disk reads in long runs.
 
-An epoch visits the blocks of a side in a random order. So many of them as a buffer holds are
-read one after the other, and their rows are shuffled together. So every row is visited once
+An epoch visits the blocks of a side in a random order. As many of them as a buffer
+holds are read one after another, and their rows are shuffled together. So every row is visited once
 before any is visited twice, and what a batch holds comes from all over a buffer. Where all rows
 fit into one buffer the order is that of data in memory. It is a pure function of the position.
 """
@@ -33,7 +33,7 @@ class BlockOrder:
         self._blocks = lru_cache(maxsize=4)(self._permuted)
 
     def locate(self, position: int) -> tuple[int, int, int]:
-        """The epoch of a place in the stream, its group there, and how far into that it is."""
+        """The epoch of a position in the stream, its group there, and the place in the group."""
         epoch, offset = divmod(position, self.rows)
         ends = np.cumsum([lengths.sum() for lengths in self._split(self.lengths, epoch)])
         group = int(np.searchsorted(ends, offset, side="right"))
@@ -54,7 +54,7 @@ class BlockOrder:
         return (epoch, number + 1) if number < last else (epoch + 1, 0)
 
     def _split(self, values: np.ndarray, epoch: int) -> list[np.ndarray]:
-        """What belongs to the blocks, in an epoch's order and groups."""
+        """One value per block, in an epoch's order, split into its groups."""
         cuts = np.arange(self.together, len(self.lengths), self.together)
         return np.split(values[self._blocks(epoch)], cuts)
 

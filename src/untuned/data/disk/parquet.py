@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 Columns = Mapping[str, str | Sequence[str]]
-TURNED = 1024  # rows that are put together from columns at a time
+TURNED = 1024  # rows made from columns at a time
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class ParquetSource:
 
 
 def _side_by_side(columns: list[np.ndarray]) -> np.ndarray:
-    """Columns as one array of rows, a few at a time: what is turned stays in the cache."""
+    """Columns as one array of rows, transposed in pieces that stay in the cache."""
     rows, *rest = columns[0].shape
     if rest:
         return np.stack(columns, axis=1)

@@ -1,4 +1,4 @@
-"""Where rows on disk come from: blocks of them, read into arrays that are there already."""
+"""Where rows on disk come from: blocks of them, read into arrays that already exist."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class MappedSource:
 
 
 def _reader(leaf: Any) -> FileReader | None:
-    """For an array that is a file's content as it is; None for any other, which is sliced."""
+    """A reader for an array that is a file's content as it is; others are sliced, without one."""
     is_mapped = isinstance(leaf, np.memmap) and isinstance(leaf.base, mmap.mmap)
     if not is_mapped or leaf.filename is None or not leaf.flags.c_contiguous:
         return None

@@ -4,8 +4,8 @@ A window holds a group of blocks (see `order`) as it was read, and the order to 
 rows in, so that rows are copied once from the disk and gathered by steps like any other data.
 Before them it has room for the rows that the last group left over, too few for a step.
 
-Memory is used again for the group after the next: the first touch of fresh memory takes longer than
-reading into it. So a window is there until the next one is asked for.
+Memory is reused for the group after next, since the first touch of fresh memory takes longer than
+reading into it. So a window is valid until the next one is asked for.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _check_finite(leaves: list[np.ndarray], first: int) -> None:
 
 
 class Windows:
-    """The windows of one side, of whose batches a step draws up to `draws`."""
+    """The windows of one side; a step draws up to `draws` of its batches."""
 
     def __init__(
         self, source: Source, batch_size: int, draws: int, seed: int, side: int, float_type: str
@@ -83,12 +83,12 @@ class Windows:
         self._spare: list[list[np.ndarray]] = []
 
     def window(self, first: int) -> Window:
-        """The window with the batch `first` and those after it, for one step at least."""
+        """The window with the batch `first` and those after it, enough for one step at least."""
         epoch, number, offset = self.order.locate(first * self.batch_size)
         buffer, order = self._group(epoch, number).result()
         left: list[list[np.ndarray]] = []
         before = 0
-        # What is left of a group and not enough for a step goes before the next one's rows.
+        # A rest of a group that is too small for a step goes before the next group's rows.
         while before + len(order) - offset < self.room:
             left.append([leaf[self.room + order[offset:]] for leaf in buffer.leaves])
             before += len(order) - offset
@@ -107,7 +107,7 @@ class Windows:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _group(self, epoch: int, number: int) -> Future:
-        """The rows of a group and their order, to come; only it and the one before are kept."""
+        """The rows of a group and their order, as a future; only it and the one before are kept."""
         place = (epoch, number)
         if place not in self._reading:
             kept = {k: v for k, v in self._reading.items() if self.order.following(*k) == place}
@@ -129,7 +129,7 @@ class Windows:
         """In the thread: a group's rows."""
         blocks, order = self.order.group(epoch, number)
         if before is not None and np.array_equal(before.result()[0].blocks, blocks):
-            return before.result()[0], order  # one group is all: another order of the same rows
+            return before.result()[0], order  # only one group: the same rows in another order
         leaves = self._spare.pop() if self._spare else self._memory()
         stop = self.room
         for block in map(int, blocks):

@@ -62,7 +62,7 @@ class Curve(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The method, and that it ran on all rows where others did not."""
+        """The method, with a note if it alone ran on all rows."""
         on_all_rows = self.setting == grids.ALL_ROWS
         return f"{self.method}, {self.setting}" if on_all_rows else self.method
 
@@ -128,7 +128,7 @@ def limits(records: pandas.DataFrame, problem: str, height: str) -> tuple[float,
 
 
 def _quartiles(paths: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, ...]:
-    """Record by record; the last records together, since runs that end by the clock end apart.
+    """Record by record; the last records together, since runs that the clock ends differ in length.
 
     A seed that diverged counts as infinite from there on, so that it cannot make a median better.
     """

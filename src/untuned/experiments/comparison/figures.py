@@ -82,7 +82,7 @@ def _figure(name: str, out: Path, plan: plans.ComparisonPlan) -> str:
 
 
 def _tuning_on_record(plan: plans.ComparisonPlan, kept: Path) -> pandas.DataFrame | None:
-    """The searches that were run with this very budget, as far as they are whole."""
+    """The complete searches that were run with this very budget."""
     import pandas
 
     found = [records.read(kept, run) for run in plans.search(plan)]

@@ -1,9 +1,9 @@
-"""What the baselines were tuned to by others, the grids that took, and how a setting is named.
+"""Published tuned values of the baselines, the grids behind them, and how a setting is named.
 
 A setting is "default", "tuned" (the published values), "all rows" (instead of minibatches), or
 hyperparameters written out, such as "step_size=0.5 outer_ratio=0.01". The published pairs are
-those of the field's benchmark; they were found with other code, so they are a fair start and not
-our optimum.
+those of the field's benchmark; they were found with other code, so they are a fair start, not the
+optimum here.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _family(problem: str) -> str:
 
 
 def settings(method: str, problem: str) -> list[str]:
-    """The settings a comparison shows: a method that must be tuned twice, if values exist."""
+    """The settings a comparison shows: two for a method that must be tuned, if values exist."""
     if method == "auto":
         return [ALL_ROWS, DEFAULT]
     is_published = method in PUBLISHED.get(_family(problem), {})
@@ -127,7 +127,7 @@ def grid(method: str, problem: str) -> list[str]:
 
 
 def is_billed(method: str) -> bool:
-    """Whether the grid of a method is a price its users pay, and not our curiosity."""
+    """Whether users of a method must pay for its grid; other grids are for our curiosity."""
     return bool(solvers.get(method).to_tune)
 
 
@@ -158,7 +158,7 @@ def solver(method: str, setting: str, problem: str, rows: int, batch_size: int) 
 
 def _parsed(setting: str) -> dict[str, float]:
     try:
-        # benchopt's command line makes a colon of every equals sign inside a value.
+        # benchopt's command line turns every equals sign inside a value into a colon.
         pairs = [part.replace(":", "=").split("=") for part in setting.split()]
         return {name: float(value) for name, value in pairs}
     except ValueError:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import pandas
 
 # Steps between records of a method whose step makes four evaluations; a method whose steps cost
-# more is recorded after fewer, so that all curves have their points at about equal cost. The
+# more is recorded after fewer, so that the points of all curves lie at about equal cost. The
 # paper's periods, 2048 steps on Covtype and 512 on MNIST, are among their doublings.
 EVALUATION_STEPS = 64
 SHORT_EVALUATION_STEPS = {"covtype": 512, "covtype-classes": 512, "ijcnn1": 512}  # short steps
 STEP_OF_FOUR = 4
-LOOP_WITHOUT_COUNT = 10  # what a loop that runs until it is done is taken to need
+LOOP_WITHOUT_COUNT = 10  # steps assumed for a loop that runs until it is solved
 MOST_STEPS = 1_000_000_000  # the clock ends a run
 DIVERGED = "diverged"
 

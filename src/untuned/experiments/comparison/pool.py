@@ -39,7 +39,7 @@ def cores() -> list[int]:
 def finish(
     runs: Sequence[Any], folder: Path, title: str, make: Make | None = None
 ) -> pandas.DataFrame:
-    """Make the runs that have no record yet, and give the records of all.
+    """Make the runs that have no record yet, and return the records of all.
 
     `make` turns a run into its record: a module's function, since worker processes call it. None
     for the comparison's own.
@@ -72,8 +72,8 @@ def _make(missing: list[Any], folder: Path, title: str, total: int, make: Make) 
                 bar.advance(f"{run.problem} {run.method} {run.setting}")
         except BrokenProcessPool:
             raise ValueError(
-                f"A worker process ended before its run was over, perhaps for want of memory; the "
-                f"finished runs are on record in {folder}, so start the command again to go on."
+                f"A worker process ended before its run was over, perhaps for lack of memory; the "
+                f"finished runs are on record in {folder}, so start the command again to continue."
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)

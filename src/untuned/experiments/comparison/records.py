@@ -1,7 +1,7 @@
-"""The records of finished runs: one Parquet file each, there whole or not at all.
+"""The records of finished runs: one Parquet file each, written whole or not at all.
 
 A file says which run it belongs to: problem, method, setting, seed, budget, and the versions of
-what computed it. What a run is made of is the business of who plans it: a NamedTuple that has a
+what computed it. What a run consists of is up to its planner: a NamedTuple that has a
 problem, a method, a setting and a seed, and says what it is `computed_by`. A record of anything
 else is not read, so records of other settings or versions lie beside each other and never mix.
 """
@@ -52,7 +52,7 @@ def identity(run: Any) -> dict[str, Any]:
 
 
 def path(folder: Path, run: Any) -> Path:
-    """Where the record of a run lies: a name to read, and a digest that makes it the only one."""
+    """Where the record of a run lies: a readable name, and a digest that makes it unique."""
     digest = hashlib.blake2b(_text(run).encode(), digest_size=6).hexdigest()
     words = f"{run.problem} {run.method} {run.setting} seed {run.seed}"
     return folder / f"{re.sub(r'[^a-z0-9.=-]+', '_', words)}.{digest}.parquet"
@@ -84,7 +84,7 @@ def read(folder: Path, run: Any) -> pandas.DataFrame | None:
         about = table.schema.metadata or {}
         # A record of an earlier untuned has no digest.
         whole = about.get(DIGEST, b"") in (b"", _digest(table).encode())
-        # Without what pandas notes of its own, which in a damaged file may be anything.
+        # Without pandas' own metadata, which in a damaged file may be anything.
         frame = table.to_pandas(ignore_metadata=True)
     except (OSError, ValueError, pyarrow.ArrowException):  # a damaged file is no record
         return None
@@ -96,12 +96,12 @@ def read(folder: Path, run: Any) -> pandas.DataFrame | None:
 
 
 def groups(frame: pandas.DataFrame, *columns: str) -> Iterator[tuple[Any, pandas.DataFrame]]:
-    """The rows that agree in some columns, with what they agree in: a tuple, of one column too."""
+    """Groups of rows that agree in some columns, and what they agree in: always a tuple."""
     yield from frame.groupby(list(columns))
 
 
 def _digest(table: pyarrow.Table) -> str:
-    """Of the names and values; Parquet itself would not see a letter of a name change."""
+    """A digest of names and values; Parquet itself would not notice a changed letter in a name."""
     return hashlib.blake2b(repr(table.to_pydict()).encode(), digest_size=16).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The main table: where each method ended, what it took to come near, and what tuning adds."""
+"""The main table: where each method ended, what it took to come close, and what tuning adds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scale(records: pandas.DataFrame, problem: str) -> Scale:
 
 
 def reached(run: pandas.DataFrame, target: float, cost: str) -> float:
-    """What a run had spent when Phi first was `target`, between records linearly; inf if never.
+    """What a run had spent when Phi first reached `target`, interpolated; inf if never.
 
     Curves fall ever more slowly, so a straight line between two records is never below them, and
     the cost read from it never too small.

@@ -41,7 +41,7 @@ def learn(
     stream: Stream, method: str, protocol: Online | Epochs, seed: int,
     options: dict[str, Any] | None = None, tell: Callable[[int], Any] | None = None,
 ) -> Outcome:  # fmt: skip
-    """Learn all tasks; what is random and no selector's is the same for every method of a seed."""
+    """Learn all tasks; apart from the selector, randomness depends on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return _Learner(stream, method, protocol, seed, options or {}).run(tell)
@@ -59,7 +59,7 @@ class _Learner:
         self.row = ROWS[method]
         self.online = isinstance(protocol, Online)
         inputs = stream.tasks[0].X.shape[1:]
-        if len(inputs) == 3:  # images; channels last is how convolutions are quick on a CPU
+        if len(inputs) == 3:  # images; convolutions on a CPU are quicker with channels last
             network: Any = networks.SmallResNet(stream.outputs, inputs[0])
             self.model = network.to(memory_format=torch.channels_last)
         else:
@@ -139,7 +139,7 @@ class _Learner:
         return np.concatenate(picked)
 
     def _replay(self) -> Iterator[tuple[int, Any, Any]] | None:
-        """Batches of one task each, in an order of their own for this pass, over and over."""
+        """Batches of one task each, in a new order for this pass, over and over."""
         batches = []
         for number, part in enumerate(self.memory.parts):
             X, y = self._tensors(number, *part)

@@ -40,7 +40,7 @@ class ReplayMemory:
         share = self.size // (number + 1)
         if share == 0:
             raise ValueError(
-                f"A memory of {self.size} rows has none for each of {number + 1} tasks; give a "
+                f"A memory of {self.size} rows is too small for {number + 1} tasks; give a "
                 "larger memory or fewer tasks."
             )
         shrunk = [self._shrunk(task, part, share, choose) for task, part in enumerate(self.parts)]

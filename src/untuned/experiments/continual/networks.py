@@ -1,4 +1,4 @@
-"""The networks of the two streams; both give one logit per class, masks are the learner's."""
+"""The networks of the two streams; both give one logit per class; the learner masks them."""
 
 from __future__ import annotations
 

@@ -144,5 +144,5 @@ def scored(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def title(method: str) -> str:
-    """How the paper calls a selector."""
+    """What the paper calls a selector."""
     return ROWS[method].title

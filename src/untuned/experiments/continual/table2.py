@@ -22,7 +22,7 @@ RULES = (
     "2, 4, 6, 8 is from the run at the preset's own value, as a share of it."
 )
 ABOUT_SPREAD = (
-    "How far from uniform the weights lambda are that rows are drawn by, in the mean over tasks "
+    "How far from uniform the weights lambda are by which rows are drawn, averaged over tasks "
     "and seeds: entropy over log n (1 is uniform) and the least and the largest n lambda (both 1 "
     "when uniform). A method that leaves lambda where it was is insensitive by doing nothing."
 )

@@ -1,4 +1,4 @@
-"""Small problems on data that scikit-learn brings along: nothing is downloaded."""
+"""Small problems on data that come with scikit-learn: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _selection(
 
 
 def digits_cleaning(name: str) -> Experiment:
-    """Hyper-cleaning as of MNIST, on the digits: half of the training labels wrong."""
+    """Hyper-cleaning as on MNIST, on the digits: half of the training labels are wrong."""
     from sklearn.datasets import load_digits
 
     features, labels = load_digits(return_X_y=True)

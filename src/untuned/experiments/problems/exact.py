@@ -1,8 +1,8 @@
 """The value function Phi(x) = f(x, y*(x)) and its gradient, to high accuracy in float64.
 
-This is the judge of every comparison and never on a method's clock. Inner problems are solved by
-L-BFGS from the nearest point known; where y is small, a Hessian of g takes the ill-conditioning
-away first, and is computed anew when it has become too old to help.
+This is the judge of every comparison, and never runs on a method's clock. Inner problems are
+solved by L-BFGS from the nearest point known; where y is small, a Hessian of g takes the
+ill-conditioning away first, and is computed again when it has become too old to help.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ACCURACY = 1e-6
 # Of a value that goes with a gradient: a search for the least Phi must see small differences.
 FINE_ACCURACY = 1e-8
 LINEAR_ACCURACY = 1e-6  # relative, of v
-ROUNDS, EVALUATIONS = 20, 40  # with one Hessian, before it is computed anew
+ROUNDS, EVALUATIONS = 20, 40  # with one Hessian, before it is computed again
 MOST_EVALUATIONS = 2000
 MEMORY = 20
-# Penalties exp(x) and weights sigmoid(x) beyond these ends are zero, one or infinite in effect.
+# Penalties exp(x) and weights sigmoid(x) beyond these are in effect zero, one or infinite.
 LARGEST_X = 30.0
 
 
@@ -80,7 +80,7 @@ class ExactValue:
             return f, flat.hypergradient(x, y, self._v)
 
     def least(self, x0: Any, iterations: int) -> tuple[float, np.ndarray]:
-        """The least Phi that so many L-BFGS iterations with exact gradients find, and where."""
+        """The least Phi that L-BFGS with exact gradients finds in so many iterations, and where."""
         from scipy import optimize
 
         x = np.asarray(x0, np.float64).ravel()
@@ -95,7 +95,7 @@ class ExactValue:
         return float(found.fun), found.x
 
     def _solve_inner(self, x: np.ndarray, y: np.ndarray, accuracy: float) -> np.ndarray | None:
-        """y*(x), or None where g is too wild to be minimized."""
+        """y*(x), or None where g cannot be minimized."""
         y = self._nearest(x, y)
         for _ in range(ROUNDS if self._is_small else 1):
             try:
@@ -112,7 +112,7 @@ class ExactValue:
         return None
 
     def _descend(self, x: np.ndarray, y: np.ndarray, accuracy: float) -> tuple[np.ndarray, float]:
-        """L-BFGS from y on a problem made nearly round, and the gradient's length at the end."""
+        """L-BFGS from y on the well-conditioned problem, and the gradient's length at the end."""
         from scipy import optimize
 
         def scaled(z: np.ndarray) -> tuple[float, np.ndarray]:

@@ -16,7 +16,7 @@ from untuned.experiments.problems.quadratic_form import QuadraticPair
 
 
 class Rows(NamedTuple):
-    """Features, labels, and for training rows where each stands among all of them."""
+    """Features, labels, and for training rows the position of each among all of them."""
 
     features: Any
     labels: Any
@@ -126,7 +126,7 @@ def penalized(losses: Callable, x: Any, y: Any, rows: Rows) -> Any:
 
 
 def reweighted(x: Any, y: Any, rows: Rows) -> Any:
-    """g of hyper-cleaning: row i counts sigmoid(x_i)."""
+    """g of hyper-cleaning: row i has the weight sigmoid(x_i)."""
     weights = jax.nn.sigmoid(x[rows.position])
     return jnp.mean(weights * softmax(y, rows)) + 0.2 * jnp.sum(y**2)
 

@@ -47,7 +47,7 @@ def sampled_mean(factors: Factors, x: Any, y: Any, rows: Samples) -> Any:
 def sampled(name: str) -> Experiment:
     """f and g as means of random quadratics of rank one, with y's mean spectrum in about [mu, L].
 
-    The law is that of the peer benchmark's quadratic problem. What it does not assure is that Phi
+    The law is that of the peer benchmark's quadratic problem. It does not ensure that Phi
     is convex: B has a zero eigenvalue, and C may bend Phi down. So 1/2 shift |x|^2 is added to f,
     with the least shift that makes Phi mu-strongly convex; Phi then has a least value.
     """
@@ -122,7 +122,7 @@ def conditioned(name: str, condition: float) -> Experiment:
     """g = 1/2 r'Ar with r = y - Mx - c and A's eigenvalues from 1 to `condition`; no data.
 
     f = 1/2 |y - t|^2 + ridge/2 |x|^2. y*(x) = Mx + c whatever A is, so Phi is the same function for
-    every condition: only how hard the inner problem is changes. Phi is convex by its form.
+    every condition: only how hard the inner problem is changes. Phi is convex by construction.
     """
     random = np.random.default_rng(SEED)
     dim_x, dim_y = 10, 20

@@ -1,9 +1,9 @@
 """The problems of the comparison: `names()` lists them, `get(name)` loads one.
 
-The paper's on real data, exactly as they are stated: regularization selection on Covtype and
+The paper's on real data, exactly as stated there: regularization selection on Covtype and
 ijcnn1, and data hyper-cleaning on MNIST. Beside them small ones on scikit-learn's bundled data
 (`bundled.py`) and quadratics whose solution is known (`quadratics.py`). x and y are those of the
-bilevel problem; all numbers are float32, but float64 in the quadratics of given condition.
+bilevel problem; all numbers are float32, except in the quadratics of given condition (float64).
 """
 
 from __future__ import annotations

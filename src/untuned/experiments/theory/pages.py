@@ -111,8 +111,8 @@ def write_page(path: Path, found: Findings, text: str) -> None:
             ),
             page.Section(
                 "Printed, and supported by the proof",
-                "Four claims as the paper prints them, on runs of the right method. Above 1 the "
-                "run exceeds the claim.",
+                "Four claims as the paper prints them, on correct runs. Above 1 the run exceeds "
+                "the claim.",
                 page.table(_short(found.printed)),
             ),
             page.Section(

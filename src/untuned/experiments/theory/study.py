@@ -45,7 +45,7 @@ SUB_LOOPS = ("gentle", "double stages", "far start")
 
 
 class Findings(NamedTuple):
-    """What was measured, one frame to a question."""
+    """What was measured, one frame per question."""
 
     averages: pandas.DataFrame
     slopes: pandas.DataFrame
@@ -215,7 +215,7 @@ def _sub_loops(name: str, T: int, seed: int) -> dict[str, Any]:
 
 
 def _printed(seed: int) -> Iterator[dict[str, Any]]:
-    """Where runs of the right method exceed what is printed, beside what the proof supports."""
+    """Where correct runs exceed what is printed, beside what the proof supports."""
     for name, claim in (
         ("steep in x", "|h_t| <= C_f (oddity 1)"),
         ("weak coupling", "descent of Phi (oddity 2)"),
@@ -284,9 +284,9 @@ def summary(found: Findings) -> str:
         )
     exceeded = found.printed[found.printed["measured / printed"] > 1]
     lines.append(
-        f"{len(exceeded)} of {len(found.printed)} printed claims are exceeded by runs of the "
-        "right method, none in the form that the proofs support."
+        f"{len(exceeded)} of {len(found.printed)} printed claims are exceeded by correct "
+        "runs, none in the form that the proofs support."
         if (found.printed["measured / supported"] <= 1).all()
-        else "A supported claim is exceeded; see paper_formulas.parquet."
+        else "A supported claim is exceeded; see printed.parquet."
     )
     return "\n".join(lines)
