@@ -174,7 +174,7 @@ def test_memory_is_untouched_by_an_error():
 def test_memory_without_room_is_refused():
     memory = ReplayMemory(1, reselect=False)
     memory.add(np.zeros((2, 1)), np.zeros(2, int), first_rows)
-    with pytest.raises(ValueError, match="none for each of 2 tasks"):
+    with pytest.raises(ValueError, match="too small for 2 tasks"):
         memory.add(np.zeros((2, 1)), np.zeros(2, int), first_rows)
     with pytest.raises(ValueError, match="memory of 0 rows"):
         ReplayMemory(0, reselect=False)
