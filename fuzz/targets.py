@@ -24,7 +24,7 @@ from untuned.report import run_page
 from untuned.run.checkpoint import storage
 from untuned.run.result import COLUMNS, History, Result
 
-RUN = records.Run("digits-cleaning", "soba", "tuned", 0, None, 64, 1.0, True)
+RUN = records.ComparedRun("digits-cleaning", "soba", "tuned", 0, None, 64, 1.0, True)
 
 
 class NotOneSentenceError(AssertionError):
