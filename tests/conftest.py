@@ -1,7 +1,11 @@
 """What all tests share."""
 
+import multiprocessing.process
 import os
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 
 # One thread to each test process: more would only wait for each other on these small problems.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -18,11 +22,56 @@ matplotlib.use("Agg")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+DATA = os.environ.get("UNTUNED_DATA")
+
+
+def pytest_runtest_setup(item):
+    """Skip what a test's markers ask for and this machine does not have."""
+    for marker in item.iter_markers("real_data"):
+        for name in marker.args:
+            if not (DATA and (Path(DATA) / f"{name}.npz").is_file()):
+                pytest.skip(f"{name}.npz is not in the folder UNTUNED_DATA")
+    here = shutil.which("chromium") and shutil.which("chromedriver")
+    if item.get_closest_marker("browser") and not here:
+        pytest.skip("there is no Chromium with its driver here")
+
+
+@pytest.fixture(autouse=True)
+def _what_markers_promise(request):
+    """Only marked tests start processes or see real data: `make quick` leaves them all out."""
+
+    def refuse(*_, **__):
+        pytest.fail("this test starts a process; mark it with @pytest.mark.process")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.node.get_closest_marker("real_data"):
+            patch.delenv("UNTUNED_DATA", raising=False)
+        if not any(map(request.node.get_closest_marker, ("process", "browser"))):
+            patch.setattr(subprocess.Popen, "__init__", refuse)
+            patch.setattr(multiprocessing.process.BaseProcess, "start", refuse)
+        yield
+
 
 @pytest.fixture(params=["jax", "torch"])
 def library(request):
     """Each array library in turn."""
     return request.param
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium without a window; a test that uses it has the marker `browser`."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    yield driver
+    driver.quit()
 
 
 @pytest.fixture(params=["d-tfbo", "s-tfbo"])

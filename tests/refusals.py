@@ -2,13 +2,16 @@
 
 import contextlib
 import math
+import os
 import re
+from datetime import timedelta
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, Phase, settings
 
 import untuned
 from untuned.ops import jax as jax_ops
@@ -23,6 +26,22 @@ both_libraries = pytest.mark.parametrize("library", COMPILED)
 both_variables = pytest.mark.parametrize("name", ["x0", "y0"])
 both_sides = pytest.mark.parametrize("side", ["inner_data", "outer_data"])
 both_functions = pytest.mark.parametrize("role", ["outer", "inner"])
+
+
+MANY = float(os.environ.get("UNTUNED_FUZZ", "1"))  # times the examples of the default suite
+
+
+def examples(count):
+    """Settings of a property test with `count` examples by default."""
+    # A page or a command takes a second: to look for the smallest example would take an hour.
+    return settings(
+        phases=[Phase.generate],
+        max_examples=round(count * MANY),
+        derandomize=MANY == 1,
+        deadline=timedelta(seconds=120),  # a hang is a failure
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
 
 
 def array(library, values, dtype="float32"):

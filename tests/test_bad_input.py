@@ -3,22 +3,20 @@
 A few examples in the default suite, the same every time; `make fuzz` makes thousands of new ones.
 """
 
-import os
 import traceback
 import warnings
-from datetime import timedelta
 
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
 import untuned
 from libraries import convert
-from refusals import assert_one_sentence
+from refusals import assert_one_sentence, examples
 from untuned.estimators import (
     BilevelLogisticRegression,
     BilevelRidge,
@@ -27,22 +25,6 @@ from untuned.estimators import (
 )
 from untuned.ops import leaves_of
 from untuned.run.result import STATUSES
-
-MANY = float(os.environ.get("UNTUNED_FUZZ", "1"))  # times the examples of the default suite
-
-
-def examples(count):
-    """Settings of a property test with `count` examples by default."""
-    # A page or a command takes a second: to look for the smallest example would take an hour.
-    return settings(
-        phases=[Phase.generate],
-        max_examples=round(count * MANY),
-        derandomize=MANY == 1,
-        deadline=timedelta(seconds=120),  # a hang is a failure
-        suppress_health_check=list(HealthCheck),
-        database=None,
-    )
-
 
 FLOATS = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
 OTHERS = [np.int64, np.uint8, bool, np.complex64, object, "U3", "datetime64[s]"]

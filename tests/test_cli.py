@@ -12,6 +12,7 @@ from PIL import Image
 from untuned.solvers import names
 
 UNTUNED = Path(sys.executable).with_name("untuned")
+pytestmark = pytest.mark.process
 
 
 def untuned(*arguments, cwd):

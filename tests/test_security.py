@@ -15,6 +15,7 @@ from test_report import browser, job, needs_browser, opened
 
 import standins
 import untuned
+from pages import job, opened
 from refusals import assert_one_sentence
 from untuned.commands import saved_model
 from untuned.commands.clean import clean
@@ -27,7 +28,6 @@ from untuned.report import run_page
 from untuned.run.checkpoint import storage
 from untuned.tables import files
 
-__all__ = ["browser"]  # a fixture
 SOURCE = Path(untuned.__file__).parent
 
 # Modules that run what a file says, or that fetch; and names that do so wherever they come from.
@@ -256,7 +256,7 @@ def assert_nothing_ran(browser, page):
     assert browser.find_elements("css selector", handlers) == []
 
 
-@needs_browser
+@pytest.mark.browser
 @pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
 def test_a_page_shows_scripts_as_text(command, hostile, browser):
     assert_nothing_ran(browser, hostile / command / "report.html")
@@ -265,7 +265,7 @@ def test_a_page_shows_scripts_as_text(command, hostile, browser):
     assert f"<img src=x onerror={MARK}>.csv" in shown
 
 
-@needs_browser
+@pytest.mark.browser
 @pytest.mark.parametrize("command", ["clean", "regularize"])
 def test_a_result_somebody_else_wrote_runs_nothing(command, hostile, browser, tmp_path):
     copy = tmp_path / "copy"

@@ -74,6 +74,7 @@ def test_same_run_as_on_torch(name, method):
         np.testing.assert_allclose(a, as_numpy(b), rtol=1e-4 if rough else 1e-8, atol=1e-7)
 
 
+@pytest.mark.process
 def test_nothing_else_is_loaded():
     """A fit of a linear model needs neither JAX nor torch, whose imports alone take a second."""
     code = (

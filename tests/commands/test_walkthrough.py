@@ -11,6 +11,7 @@ import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 UNTUNED = Path(sys.executable).with_name("untuned")
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")

@@ -202,6 +202,7 @@ def test_refusals(settings, data, sentence):
         CoresetSelector(**settings).fit(*data)
 
 
+@pytest.mark.process
 def test_its_name_costs_no_import():
     code = (
         "import sys, untuned.estimators; "

@@ -63,11 +63,13 @@ def check(folder, processes, case, factor=1):
     ("processes", "case"),
     [(processes, case) for processes, cases in group_runs.FEW.items() for case in cases],
 )
+@pytest.mark.process
 def test_the_same_trajectory_with_any_number_of_processes(processes, case, folder):
     check(folder, processes, case)
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_many_more_trajectories(tmp_path):
     start("many", tmp_path, 1, 2, 4)
     for processes in (1, 2, 4):
@@ -75,6 +77,7 @@ def test_many_more_trajectories(tmp_path):
             check(tmp_path, processes, case, factor=3)
 
 
+@pytest.mark.process
 def test_a_killed_process_ends_the_run_and_a_restart_ends_where_it_would_have(tmp_path):
     start("killed", tmp_path)
     assert float((tmp_path / "seconds").read_text()) < 30

@@ -18,6 +18,7 @@ import sharded_runs
 
 SCRIPT = Path(__file__).parents[1] / "sharded_runs.py"
 TOLERANCE = 1e-9
+pytestmark = pytest.mark.process
 
 
 def start(out, processes, mode):

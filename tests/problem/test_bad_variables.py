@@ -208,6 +208,7 @@ print(json.dumps([[str(device) for device in jax.devices()], messages]))
 """
 
 
+@pytest.mark.process
 def test_jax_arrays_on_different_devices():
     # How many devices JAX sees is settled at its start, hence a process of its own.
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}

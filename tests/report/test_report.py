@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,22 +14,14 @@ from PIL import Image
 from sklearn.datasets import load_digits, load_wine
 
 import standins
+from pages import job, opened
 from untuned.commands.clean import clean
 from untuned.commands.coreset import coreset
-from untuned.commands.job import Job
 from untuned.commands.regularize import regularize
 from untuned.report import pictures, run_page
 from untuned.report.grid import grid
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-needs_browser = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="no Chromium with its driver to open the page with"
-)
 EVIL = "<script>alert(1)</script>"
-
-
-def job(command, train, label, folder):
-    return Job(command, train, label, folder / command, "auto", 0, None, False)
 
 
 @pytest.fixture(scope="module")
@@ -132,32 +123,6 @@ def test_table_that_is_gone_is_named(runs, tmp_path):
     assert (tmp_path / "copy" / "report.html").exists()  # the old page stays
 
 
-@pytest.fixture(scope="module")
-def browser():
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
-
-
-def opened(browser, page, width=1200):
-    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.get(Path(page).as_uri())
-    until = time.monotonic() + 10
-    drawn = "return document.querySelectorAll('.plotly-graph-div:not(:has(.main-svg))').length"
-    while browser.execute_script(drawn) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert browser.get_log("browser") == []
-
-
 def find(browser, selector):
     return browser.find_elements("css selector", selector)
 
@@ -172,7 +137,7 @@ def column(browser, place):
     return browser.execute_script(script, place)
 
 
-@needs_browser
+@pytest.mark.browser
 def test_suspects_sort_and_filter(runs, browser):
     opened(browser, runs / "clean" / "report.html")
     rows = [str(row) for row in range(196, -1, -7)]
@@ -205,7 +170,7 @@ def test_suspects_sort_and_filter(runs, browser):
     assert output.text != f"{len(rows)} of {len(rows)} rows"
 
 
-@needs_browser
+@pytest.mark.browser
 def test_images_are_drawn(runs, browser):
     opened(browser, runs / "clean" / "report.html")
     sizes = "return Array.from(document.images, (each) => [each.naturalWidth, each.naturalHeight])"
@@ -213,7 +178,7 @@ def test_images_are_drawn(runs, browser):
     assert find(browser, "img")[0].get_attribute("alt") == "image of row 196"
 
 
-@needs_browser
+@pytest.mark.browser
 def test_strengths_are_sorted_as_numbers(runs, browser):
     opened(browser, runs / "regularize" / "report.html")
     strengths = [0.25 * 2**power for power in range(13)]
@@ -225,7 +190,7 @@ def test_strengths_are_sorted_as_numbers(runs, browser):
     assert EVIL in column(browser, 0)
 
 
-@needs_browser
+@pytest.mark.browser
 def test_charts_show_names_as_they_are(runs, browser):
     """plotly would take <b> in a name for one of its own marks."""
     opened(browser, runs / "coreset" / "report.html")
@@ -234,7 +199,7 @@ def test_charts_show_names_as_they_are(runs, browser):
     assert shown == ["<b>red</b>", "a&b", 'say "white"']
 
 
-@needs_browser
+@pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 1200])
 @pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
 def test_nothing_sticks_out_sideways(runs, browser, command, width):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_checkpoint import assert_same_result
 
+from libraries import assert_same_result
 from refusals import array, assert_one_sentence, both_libraries, f, g, minimize, refused, rows
 from untuned.run import result
 from untuned.run.checkpoint import storage as checkpoints
@@ -28,11 +28,13 @@ def kill(count, seed, folder):
     return done.stdout
 
 
+@pytest.mark.process
 def test_a_few_kills(tmp_path):
     assert "3 kills at any time, 3 while saving" in kill(6, 0, tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_two_hundred_kills(tmp_path):
     assert "100 kills at any time, 100 while saving" in kill(200, 1, tmp_path)
 
@@ -75,6 +77,7 @@ def cramped(request, tmp_path):
 
 
 @both_libraries
+@pytest.mark.process
 def test_a_full_disk_costs_no_run_and_no_checkpoint(library, cramped):
     folder, fill, make_room = cramped
     path = folder / "run"
@@ -263,6 +266,7 @@ print(result.status, result.steps)
 
 
 @pytest.mark.parametrize(("presses", "nap"), [(1, 0.05), (2, 60)])
+@pytest.mark.process
 def test_ctrl_c_from_outside(presses, nap, tmp_path):
     arguments = [sys.executable, "-c", SLEEPER, str(HERE), str(tmp_path / "run"), str(nap)]
     process = subprocess.Popen(
@@ -287,6 +291,7 @@ def test_ctrl_c_from_outside(presses, nap, tmp_path):
 COMMAND = "import sys; from untuned.cli import main; main()"
 
 
+@pytest.mark.process
 def test_ctrl_c_ends_a_command_and_leaves_nothing(tmp_path):
     rng = np.random.default_rng(0)
     table = np.column_stack([rng.standard_normal((3000, 30)), rng.integers(0, 8, 3000)])
@@ -391,6 +396,7 @@ untuned.minimize(
 """
 
 
+@pytest.mark.process
 def test_two_processes_on_one_checkpoint(tmp_path):
     path = tmp_path / "run"
     found = []

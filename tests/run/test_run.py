@@ -277,6 +277,7 @@ def test_small_alpha0_warns_and_runs():
     assert untuned.minimize(*TASK, method=solver, max_steps=2).steps == 2
 
 
+@pytest.mark.process
 def test_import_loads_neither_jax_nor_torch():
     code = (
         "import sys, untuned; heavy = {'jax', 'torch', 'sklearn', 'matplotlib', 'pandas', 'scipy'};"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import standins
 import targets
-from test_bad_input import MANY, examples
+from refusals import MANY, examples
 from untuned import cli
 
 PIECES = [
@@ -184,6 +184,7 @@ for place in range(len(good) - 8 - int.from_bytes(good[-8:-4], "little"), len(go
 """
 
 
+@pytest.mark.process
 def test_no_byte_of_a_parquet_footer_can_end_the_process(tmp_path):
     """Asked about one column of a damaged file, pyarrow did that: no exception, just the end."""
     path = tmp_path / "table.parquet"

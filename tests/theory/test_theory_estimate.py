@@ -98,6 +98,7 @@ def test_ill_conditioned_problem_still_has_a_summary():
     assert "Theorem 2" in str(found)
 
 
+@pytest.mark.process
 def test_theory_is_there_without_an_array_library():
     code = (
         "import sys, untuned; untuned.theory.Constants; "

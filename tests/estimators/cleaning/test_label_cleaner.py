@@ -122,11 +122,9 @@ def test_a_model_of_a_sample_is_refitted_on_all_rows(monkeypatch):
     assert f1 > 0.85
 
 
+@pytest.mark.real_data("mnist")
 def test_mnist_subset():
-    folder = os.environ.get("UNTUNED_DATA", "")
-    if not (Path(folder) / "mnist.npz").is_file():
-        pytest.skip("UNTUNED_DATA names no folder with mnist.npz")
-    with np.load(Path(folder) / "mnist.npz") as file:
+    with np.load(Path(os.environ["UNTUNED_DATA"]) / "mnist.npz") as file:
         X, y = file["X_train"][:1000].reshape(1000, -1), file["y_train"][:1000]
     given, wrong = corrupt(y.astype(int), 0.3, 10, np.random.default_rng(0))
     auroc, f1 = found(LabelCleaner(random_state=0).fit(X, given), wrong)

@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[3]
 BENCHMARK = ROOT / "benchmarks" / "bilevel"
 BIN = Path(sys.executable).parent
 SMALL = ("--quick", "--problem", "digits-cleaning", "--max-seconds", "0.1", "--out", "out")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def untuned(*arguments, cwd, **environment):
@@ -43,6 +42,7 @@ def done(tmp_path_factory):
     return untuned("figure1", *SMALL, *methods, cwd=folder), folder
 
 
+@pytest.mark.process
 def test_figure_is_made(done):
     process, folder = done
     assert process.returncode == 0, process.stderr
@@ -59,6 +59,7 @@ def test_figure_is_made(done):
             assert opened.width > 900
 
 
+@pytest.mark.process
 def test_records_hold_everything(done):
     _, folder = done
     frame = pd.read_parquet(folder / "out" / "records.parquet")
@@ -80,6 +81,7 @@ def test_records_hold_everything(done):
         assert line.final_phi == pytest.approx(ends[line.method, line.setting])
 
 
+@pytest.mark.process
 def test_page_is_one_file_with_charts_and_table(done):
     _, folder = done
     text = (folder / "out" / "figure1.html").read_text(encoding="utf-8")
@@ -90,12 +92,13 @@ def test_page_is_one_file_with_charts_and_table(done):
     assert "oracle calls" in text
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to open the page with")
+@pytest.mark.browser
+@pytest.mark.process
 def test_page_draws_itself_in_a_browser(done, tmp_path):
     _, folder = done
     shown = subprocess.run(
         [
-            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+            "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
             f"--user-data-dir={tmp_path}", "--virtual-time-budget=10000",
             (folder / "out" / "figure1.html").as_uri(),
         ],
@@ -106,6 +109,7 @@ def test_page_draws_itself_in_a_browser(done, tmp_path):
     assert shown.stdout.count('class="legendtext') >= 6
 
 
+@pytest.mark.process
 def test_the_other_figure_uses_the_same_records(done):
     _, folder = done
     before = written(folder / "out")
@@ -116,6 +120,7 @@ def test_the_other_figure_uses_the_same_records(done):
     assert (folder / "out" / "figure2.png").is_file()
 
 
+@pytest.mark.process
 def test_other_settings_are_other_records(done):
     _, folder = done
     before = written(folder / "out")
@@ -137,6 +142,7 @@ def alive(pid):
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks up processes in /proc")
+@pytest.mark.process
 def test_a_killed_command_goes_on_where_it_was(tmp_path):
     methods = ("d-tfbo", "s-tfbo", "soba", "fsla", "ttsa")
     chosen = [part for method in methods for part in ("--method", method)]
@@ -169,6 +175,7 @@ def test_a_killed_command_goes_on_where_it_was(tmp_path):
     assert set(ends) == {"max_seconds"}
 
 
+@pytest.mark.process
 def test_tuning_counts_what_it_costs(tmp_path, monkeypatch):
     # The grids' real size is a test of its own; here it is four points.
     small = grids.Grid((0.1, 1.0), (1e-4, 1.0))
@@ -202,6 +209,7 @@ def test_tuning_counts_what_it_costs(tmp_path, monkeypatch):
         (("tuning", "--max-seconds", "0"), "--max-seconds 0.0 is not usable"),
     ],
 )
+@pytest.mark.process
 def test_bad_input_ends_in_one_sentence_and_leaves_nothing(arguments, words, tmp_path):
     process = untuned(*arguments, "--out", "out", cwd=tmp_path)
     assert process.returncode == 2
@@ -210,6 +218,7 @@ def test_bad_input_ends_in_one_sentence_and_leaves_nothing(arguments, words, tmp
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.process
 def test_missing_data_are_named(tmp_path):
     arguments = ("figure1", "--quick", "--problem", "ijcnn1", "--method", "soba", "--out", "out")
     process = untuned(*arguments, cwd=tmp_path, UNTUNED_DATA=str(tmp_path))
@@ -220,6 +229,7 @@ def test_missing_data_are_named(tmp_path):
     assert not list((tmp_path / "out" / "records").glob("*.parquet"))
 
 
+@pytest.mark.process
 def test_a_file_in_the_way_is_named(tmp_path):
     (tmp_path / "out").write_text("mine")
     process = untuned("figure1", "--quick", "--out", "out", cwd=tmp_path)
@@ -245,6 +255,7 @@ def test_a_method_with_nothing_to_choose_cannot_be_tuned(tmp_path, monkeypatch):
         tuning.tuning(tmp_path, True, 0, None, ["s-tfbo"], ["digits-cleaning"])
 
 
+@pytest.mark.process
 def test_benchopt_runs_the_benchmark(tmp_path):
     """With benchopt's own cache, parallel back end and pages."""
     benchmark = tmp_path / "bilevel"
@@ -273,6 +284,7 @@ def test_benchopt_runs_the_benchmark(tmp_path):
     assert "cached" in again.stdout
 
 
+@pytest.mark.process
 def test_benchopt_finds_the_benchmark_well_formed(tmp_path):
     benchmark = tmp_path / "bilevel"
     shutil.copytree(BENCHMARK, benchmark)

@@ -1,6 +1,5 @@
 """The stream of tasks: data, network, memory, scores, learning, and the tables made of it."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,15 +28,6 @@ from untuned.experiments.continual.memory import ReplayMemory
 from untuned.experiments.continual.paper_values import TABLE_1, TABLE_2
 from untuned.experiments.continual.protocols import Epochs, Online, Row
 
-FOLDER = Path(os.environ.get("UNTUNED_DATA", "."))
-needs_mnist = pytest.mark.skipif(
-    not (FOLDER / "mnist.npz").is_file(), reason="UNTUNED_DATA has no mnist.npz"
-)
-needs_cifar = pytest.mark.skipif(
-    not (FOLDER / "cifar100.npz").is_file(), reason="UNTUNED_DATA has no cifar100.npz"
-)
-
-
 # Streams
 
 
@@ -61,7 +51,7 @@ def test_imbalanced_counts_are_the_ranks_of_the_rule():
     assert sum(-(-count // 50) for count in per_task) == 404
 
 
-@needs_cifar
+@pytest.mark.real_data("cifar100")
 def test_split_cifar():
     found = streams.get("split-cifar100", True, 0)
     assert len(found.tasks) == 20
@@ -76,7 +66,7 @@ def test_split_cifar():
     assert [len(task.y) for task in balanced.tasks] == [2500, 2500]
 
 
-@needs_mnist
+@pytest.mark.real_data("mnist")
 def test_split_mnist():
     found = streams.get("split-mnist", True, 1)
     assert [len(task.y) for task in found.tasks] == [1000] * 5
@@ -321,7 +311,7 @@ def hardest(c, size):
     return np.argsort(-loss, kind="stable")[:size], np.ones(size)
 
 
-@needs_mnist
+@pytest.mark.real_data("mnist")
 def test_bad_controls_are_far_below_uniform(monkeypatch):
     stream = streams.get("split-mnist", False, 0, tasks=3)
     found = {}
@@ -459,7 +449,8 @@ def test_tables_are_written_and_resumed(tmp_path, monkeypatch):
     assert "How far from uniform" in (tmp_path / "table2.md").read_text(encoding="utf-8")
 
 
-@needs_mnist
+@pytest.mark.process
+@pytest.mark.real_data("mnist")
 def test_the_command_makes_a_table_and_goes_on_where_it_stopped(tmp_path):
     command = [
         Path(sys.executable).parent / "untuned", "reproduce", "table1", "--quick", "--tasks", "2",

@@ -1,7 +1,5 @@
 """Data sets and problems: their exact definitions, on the real data where it is here."""
 
-import os
-from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -13,13 +11,6 @@ from sklearn.metrics import log_loss
 import untuned
 from untuned.experiments import datasets
 from untuned.experiments.problems import registry
-
-
-def needs(name):
-    """Skip where the real data are not at hand; `.ci/run` names their folder."""
-    folder = os.environ.get("UNTUNED_DATA")
-    here = folder and (Path(folder) / f"{name}.npz").is_file()
-    return pytest.mark.skipif(not here, reason=f"{name}.npz is not in the folder UNTUNED_DATA")
 
 
 def test_unknown_names_are_answered_with_the_nearest():
@@ -114,7 +105,7 @@ def test_half_of_the_digits_labels_are_wrong():
     assert np.array_equal(experiment.test_data.labels, labels[order[359:718]])
 
 
-@needs("covtype")
+@pytest.mark.real_data("covtype")
 @pytest.mark.parametrize(
     ("name", "strengths", "classes"), [("covtype", 54, 2), ("covtype-classes", 7, 7)]
 )
@@ -134,7 +125,7 @@ def test_covtype(name, strengths, classes):
     assert metrics["validation_loss"] == pytest.approx(np.log(classes), rel=1e-5)
 
 
-@needs("covtype")
+@pytest.mark.real_data("covtype")
 def test_value_function_is_scikit_learns():
     """One strength for all features is plain ridge: scikit-learn solves the same inner problem."""
     experiment = registry.get("covtype")
@@ -154,7 +145,7 @@ def test_value_function_is_scikit_learns():
     assert small.value(x, small.y0) == pytest.approx(expected, rel=1e-6)
 
 
-@needs("ijcnn1")
+@pytest.mark.real_data("ijcnn1")
 def test_ijcnn1():
     experiment = registry.get("ijcnn1")
     assert len(experiment.inner_data.labels) == 49_990
@@ -163,7 +154,7 @@ def test_ijcnn1():
     assert np.all(experiment.x0 < 0)
 
 
-@needs("mnist")
+@pytest.mark.real_data("mnist")
 @pytest.mark.parametrize(("share", "redrawn"), [(0.5, 10_045), (0.7, 14_003), (0.9, 18_047)])
 def test_mnist(share, redrawn):
     """The numbers of redrawn labels are those of the peer benchmark's split."""
@@ -180,7 +171,7 @@ def test_mnist(share, redrawn):
     assert metrics["validation_loss"] == pytest.approx(np.log(10), rel=1e-5)
 
 
-@needs("mnist")
+@pytest.mark.real_data("mnist")
 def test_minibatches_use_the_weights_of_their_rows():
     experiment = registry.get("mnist-0.5")
     rows = registry.Rows(*(z[:3] for z in experiment.inner_data))
@@ -190,7 +181,7 @@ def test_minibatches_use_the_weights_of_their_rows():
     assert same[0] == same[1]
 
 
-@needs("mnist")
+@pytest.mark.real_data("mnist")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "loss"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import untuned
-from libraries import as_numpy, given
+from libraries import assert_same_result, given
 from reference.problems import quadratic, regularization
 from untuned.run.checkpoint import storage
 from untuned.solvers import DTFBO, STFBO
@@ -21,16 +21,6 @@ SOLVERS = {
     "d-tfbo 10/10": DTFBO(inner_steps=10, linear_steps=10),
     "s-tfbo": STFBO(),
 }
-
-
-def assert_same_result(ours, expected):
-    """Bit for bit, history included; only the clock differs."""
-    for name in ("status", "steps", "counts"):
-        assert getattr(ours, name) == getattr(expected, name)
-    for a, b in zip((*ours.state, ours.x), (*expected.state, expected.x), strict=True):
-        assert np.array_equal(as_numpy(a), as_numpy(b))
-    for name in set(ours.history) - {"seconds"}:
-        assert np.array_equal(ours.history[name], expected.history[name]), name
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -58,7 +48,7 @@ def test_a_stopped_run_goes_on_where_it_was(name, batch_size, library, tmp_path)
 SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from libraries import as_numpy, given
+from libraries import assert_same_result, given
 from reference.problems import regularization
 import numpy as np, untuned
 task = given(regularization(1, 40, 30, 6), sys.argv[3])
@@ -72,6 +62,7 @@ np.savez(sys.argv[5], x=as_numpy(result.x), y=as_numpy(result.state.y), **column
 
 
 @pytest.mark.parametrize(("name", "steps"), [("jax", 60_000), ("torch", 1_500)])
+@pytest.mark.process
 def test_sigkill_at_any_moment(name, steps, tmp_path):
     tests = str(Path(__file__).parents[2])
 
