@@ -4,13 +4,22 @@ BIN := .venv/bin
 # Half of the cores stay with the compiler of the other test process.
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench scale browser docs faults fuzz soak audit clean
+.PHONY: demo quick test floors lint format bench scale browser docs faults fuzz soak audit clean
 
 demo: .venv/installed
 	$(BIN)/untuned demo --out demo --overwrite
 
+# What a change is tried with: at most 90 s on two cores. The markers are told in pyproject.toml.
+QUICK := not slow and not long and not process and not browser and not real_data
+quick: lint
+	$(BIN)/python -m pytest -n $(WORKERS) -q -m '$(QUICK)'
+
 test: lint browser
 	$(BIN)/python -m pytest -n $(WORKERS) -q
+
+# The tests of `quick` on the oldest versions that pyproject.toml allows.
+floors: .venv-floors/installed
+	.venv-floors/bin/python -m pytest -n $(WORKERS) -q -m '$(QUICK)'
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
@@ -71,9 +80,14 @@ scale: .venv/installed-test
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
 	touch $@
 
+.venv-floors/installed: pyproject.toml .ci/floors.txt
+	$(PYTHON) -m venv --clear .venv-floors
+	.venv-floors/bin/pip install --quiet --constraint .ci/floors.txt --editable '.[test]'
+	touch $@
+
 .venv/installed-audit .venv/installed-fuzz: .venv/installed-%: .venv/installed-test
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test,$*]'
 	touch $@
 
 clean:
-	rm -rf .venv demo site build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-floors demo site build dist .mypy_cache .pytest_cache .ruff_cache
