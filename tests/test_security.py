@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from skops import io as skops
-from test_report import browser, job, needs_browser, opened
 
 import standins
 import untuned
