@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from refusals import array, both_libraries, f, g, inf, minimize, nan
+from untuned.ops.cache import reusable
 from untuned.solvers import DTFBO, STFBO
 
 MAX_STEPS = 30
@@ -89,7 +90,7 @@ def damage(library, kind, level, variable="x", until=inf):
         root = (bad(x, y)(y - stop(y), 1.0) ** 0.5).sum()
         return change(g(x, y), bad(x, y), root) if kind in IN_G else g(x, y)
 
-    return {"outer": outer, "inner": inner}
+    return {"outer": reusable(outer), "inner": reusable(inner)}
 
 
 def numbers(result):

@@ -48,7 +48,7 @@ def test_a_stopped_run_goes_on_where_it_was(name, batch_size, library, tmp_path)
 SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from libraries import assert_same_result, given
+from libraries import as_numpy, given
 from reference.problems import regularization
 import numpy as np, untuned
 task = given(regularization(1, 40, 30, 6), sys.argv[3])
