@@ -17,6 +17,8 @@ import untuned
 from untuned.ops import jax as jax_ops
 from untuned.ops import torch as torch_ops
 
+# What is refused before an array is looked at needs one library; what looks at arrays needs both,
+# and NumPy too where x0 and y0 are meant, whose kind of array a run gives back.
 LIBRARIES = ("numpy", "jax", "torch")
 COMPILED = ("jax", "torch")  # NumPy arrays run on JAX, so a whole run need not be made twice
 nan, inf = math.nan, math.inf

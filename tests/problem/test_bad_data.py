@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from refusals import array, both_sides, every_library, inf, minimize, nan, refused, rows
+from refusals import array, both_libraries, both_sides, inf, minimize, nan, refused, rows
 
 
-@every_library
+@both_libraries
 @both_sides
 def test_data_of_different_lengths(library, side):
     todo = f"expected the same leading axis for all arrays of {side}."
@@ -18,7 +18,7 @@ def test_data_of_different_lengths(library, side):
         minimize(library, **{side: (rows(library, 6), rows(library, 5))})
 
 
-@every_library
+@both_libraries
 @both_sides
 @pytest.mark.parametrize("bad", [nan, inf, -inf])
 @pytest.mark.parametrize("from_numpy", [False, True], ids=["own", "numpy"])
@@ -33,7 +33,7 @@ def test_data_are_not_finite(library, side, bad, from_numpy):
         minimize(library, **{side: {"X": data}})
 
 
-@every_library
+@both_libraries
 @both_sides
 def test_data_are_too_large_for_the_dtype_of_x0(library, side):
     # 1e300 is finite, but not in float32; NumPy must not warn about it on the way.
@@ -43,7 +43,7 @@ def test_data_are_too_large_for_the_dtype_of_x0(library, side):
         minimize(library, **{side: values})
 
 
-@every_library
+@both_libraries
 @both_sides
 @pytest.mark.parametrize("shape", [(), (0,), (0, 2)], ids=repr)
 def test_data_have_no_rows(library, side, shape):
@@ -52,12 +52,11 @@ def test_data_have_no_rows(library, side, shape):
         minimize(library, **{side: array(library, np.zeros(shape))})
 
 
-@every_library
 @both_sides
 @pytest.mark.parametrize("empty", [{}, [], ()], ids=repr)
-def test_data_are_an_empty_tree(library, side, empty):
+def test_data_are_an_empty_tree(side, empty):
     with refused(f"{side} holds no array; ", "leave it out, or give arrays of rows."):
-        minimize(library, **{side: empty})
+        minimize("numpy", **{side: empty})
 
 
 @both_sides
@@ -77,7 +76,7 @@ def test_data_of_another_library(side, library, other, came):
         minimize(library, **{side: {"X": rows(other)}})
 
 
-@every_library
+@both_libraries
 @both_sides
 @pytest.mark.parametrize(
     ("data", "dtype"),
@@ -95,7 +94,7 @@ def test_data_are_not_numbers(library, side, data, dtype):
         minimize(library, **{side: data})
 
 
-@every_library
+@both_libraries
 @both_sides
 @pytest.mark.parametrize("from_numpy", [False, True], ids=["own", "numpy"])
 def test_data_are_complex(library, side, from_numpy):
@@ -117,17 +116,16 @@ NOT_A_SIZE = (
 )
 
 
-@every_library
 @pytest.mark.parametrize(
     "size",
     [0, -1, 2.0, 2.5, nan, True, "all", np.int64(0), (0, 2), (2, 0), (2.0, 2), (2, True),
      (None, -1), (1, 2, 3), (2,), [2, "2"], {}],
     ids=repr,
 )  # fmt: skip
-def test_batch_size_is_not_a_count(library, size):
-    data = {"inner_data": rows(library, 6), "outer_data": rows(library, 4)}
+def test_batch_size_is_not_a_count(size):
+    data = {"inner_data": rows("numpy", 6), "outer_data": rows("numpy", 4)}
     with refused(f"batch_size={size!r} {NOT_A_SIZE}"):
-        minimize(library, **data, batch_size=size)
+        minimize("numpy", **data, batch_size=size)
 
 
 @pytest.mark.parametrize("size", [(2, 0), (2, 1.5)], ids=repr)
@@ -136,7 +134,6 @@ def test_batch_size_is_checked_also_for_a_side_without_data(size):
         minimize("numpy", inner_data=rows("numpy"), batch_size=size)
 
 
-@every_library
 @pytest.mark.parametrize(
     ("size", "came", "side", "count"),
     [
@@ -148,16 +145,15 @@ def test_batch_size_is_checked_also_for_a_side_without_data(size):
         ((7, None), 7, "inner_data", 6),
     ],
 )
-def test_batch_size_above_the_rows(library, size, came, side, count):
-    data = {"inner_data": rows(library, 6), "outer_data": rows(library, 4)}
+def test_batch_size_above_the_rows(size, came, side, count):
+    data = {"inner_data": rows("numpy", 6), "outer_data": rows("numpy", 4)}
     todo = f"give at most {count}, or None for all rows."
     with refused(f"batch_size={came} is more than the {count} rows of {side}; ", todo):
-        minimize(library, **data, batch_size=size)
+        minimize("numpy", **data, batch_size=size)
 
 
-@every_library
 @pytest.mark.parametrize("size", [4, (4, 4), (None, 4)], ids=repr)
-def test_batch_size_without_data(library, size):
+def test_batch_size_without_data(size):
     todo = "give inner_data or outer_data, or leave batch_size out."
     with refused(f"batch_size={size!r} was given without data; ", todo):
-        minimize(library, batch_size=size)
+        minimize("numpy", batch_size=size)

@@ -15,6 +15,7 @@ from refusals import (
     COMPILED,
     array,
     assert_one_sentence,
+    both_libraries,
     both_variables,
     every_library,
     inf,
@@ -48,7 +49,7 @@ def test_variable_of_bfloat16(name, value):
         minimize(library, **{name: value})
 
 
-@every_library
+@both_libraries
 @both_variables
 @pytest.mark.parametrize("value", [1, True, 1j], ids=repr)
 def test_variable_is_not_a_float(library, name, value):
@@ -57,7 +58,7 @@ def test_variable_is_not_a_float(library, name, value):
         minimize(library, **{name: value})
 
 
-@every_library
+@both_libraries
 @both_variables
 @pytest.mark.parametrize("value", ["text", object(), {1.0, 2.0}], ids=["str", "object", "set"])
 def test_variable_is_no_array(library, name, value):
@@ -88,7 +89,7 @@ def test_variable_is_not_finite(library, name, bad, dtype):
         minimize(library, **start | {name: tree})
 
 
-@every_library
+@both_libraries
 @both_variables
 @pytest.mark.parametrize("bad", [nan, inf])
 def test_plain_number_is_not_finite(library, name, bad):
@@ -96,7 +97,7 @@ def test_plain_number_is_not_finite(library, name, bad):
         minimize(library, **{name: bad})
 
 
-@every_library
+@both_libraries
 @both_variables
 @pytest.mark.parametrize("empty", [{}, [], (), None, {"a": [], "b": None}], ids=repr)
 def test_variable_is_an_empty_tree(library, name, empty):
