@@ -169,6 +169,7 @@ def test_minimize_on_torch(arguments):
 
 @examples(15)
 @given(st.integers(0, 4).flatmap(lambda right: problems("jax", right == 0)))
+@pytest.mark.long
 def test_minimize_on_jax(arguments):
     assert_result_or_sentence(arguments)
 
@@ -212,6 +213,7 @@ def tables(draw):
 @examples(5)
 @given(tables())
 @pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.long
 def test_estimators(name, table):
     """What scikit-learn's own checks say is left as it is; the rest is said by us."""
     estimator = ESTIMATORS[name]()

@@ -22,6 +22,7 @@ SOLVERS = {
     "auto": Auto(),
 }
 TUNED = set(untuned.solvers.names()) - {"d-tfbo", "s-tfbo", "auto"}
+long = pytest.mark.long
 SHORT = {"inner_steps": 3, "linear_steps": 3, "period": 4}
 
 
@@ -85,12 +86,11 @@ def test_every_hyperparameter_is_read(any_method):
 @pytest.mark.parametrize(
     ("problem", "batch_size"),
     [
-        (quadratic(0, 3, 4, 5.0), None),
-        (regularization(1, 40, 30, 6), None),
-        (regularization(1, 40, 30, 6), 8),
-        (cleaning(2, 30, 24, 5, 3, 0.4), (7, 5)),
+        pytest.param(quadratic(0, 3, 4, 5.0), None, id="quadratic"),
+        pytest.param(regularization(1, 40, 30, 6), None, id="regularization", marks=long),
+        pytest.param(regularization(1, 40, 30, 6), 8, id="regularization minibatch", marks=long),
+        pytest.param(cleaning(2, 30, 24, 5, 3, 0.4), (7, 5), id="cleaning minibatch", marks=long),
     ],
-    ids=["quadratic", "regularization", "regularization minibatch", "cleaning minibatch"],
 )
 def test_jax_and_torch_make_the_same_200_steps(solver, problem, batch_size):
     runs = []
@@ -118,6 +118,7 @@ def test_jax_and_torch_make_the_same_200_steps(solver, problem, batch_size):
 
 
 @pytest.mark.parametrize("batch_size", [None, 8])
+@pytest.mark.long
 def test_results_do_not_depend_on_chunks(drawing_solver, library, batch_size):
     task = given(regularization(1, 40, 30, 6), library)
     runs = [
@@ -142,6 +143,7 @@ def test_results_do_not_depend_on_chunks(drawing_solver, library, batch_size):
             assert np.array_equal(run.history[name], runs[0].history[name][rows]), name
 
 
+@pytest.mark.long
 def test_the_shape_of_a_tree_does_not_matter(solver, library):
     """Flat arrays, dicts, tuples, nested lists and scalars: the same numbers, the same run."""
     assert_the_shape_of_a_tree_does_not_matter(solver, library)
@@ -185,6 +187,7 @@ def assert_the_shape_of_a_tree_does_not_matter(solver, library):
         np.testing.assert_allclose(b.history[name], a.history[name], rtol=1e-9, atol=1e-13)
 
 
+@pytest.mark.long
 def test_float32_is_kept_by_tuned_methods(tuned_solver, library):
     task = given(regularization(1, 40, 30, 6), library, np.float32)
     result = untuned.minimize(
@@ -283,6 +286,7 @@ def test_declared_cost_is_the_mean_of_the_calls_made(any_solver):
         assert declared is None or declared * steps == pytest.approx(oracles.made[name]), name
 
 
+@pytest.mark.long
 def test_stepping_by_hand_is_what_minimize_does(solver, library):
     task = given(quadratic(0, 3, 4, 5.0), library, np.float32)
     oracles = untuned.oracles(task.outer, task.inner, like=(task.x0, task.y0))
@@ -298,6 +302,7 @@ def test_stepping_by_hand_is_what_minimize_does(solver, library):
     np.testing.assert_allclose(float(info.outer), result.history["outer"][-1], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_no_second_compilation_in_a_run(solver):
     """However many chunks a run is cut into, and whatever their lengths, JAX compiles alike."""
     task = given(regularization(1, 40, 30, 6), "jax")

@@ -81,6 +81,7 @@ def judged(fits, X, label):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.long
 def test_models_are_those_of_scikit_learn(classes):
     """At scikit-learn's weighted fits, one for each ridge, the gradient of g is zero."""
     X, label = table(2, 60, 4, classes)
@@ -105,6 +106,7 @@ def test_models_are_those_of_scikit_learn(classes):
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("size", [None, 5])
+@pytest.mark.long
 def test_hypergradient(classes, size):
     X, label = table(3, 40, 3, classes)
     rows = rows_of(X, label, 5)
@@ -131,6 +133,7 @@ def loss_on_all(X, label, chosen):
     return judged(fits, X, label)
 
 
+@pytest.mark.long
 def test_exchange_against_all_subsets():
     """Of all coresets of 4 rows out of 10, it ends in the best tenth."""
     X, label = table(4, 10, 2, 2)
@@ -145,6 +148,7 @@ def test_exchange_against_all_subsets():
     assert found.result.status == "converged"
 
 
+@pytest.mark.long
 def test_exchange_counts_what_it_evaluates():
     X, label = table(5, 200, 4, 2)
     found = bilevel.select(X.astype(np.float32), label, 2, [np.arange(20)], max_steps=30, seed=0)
@@ -156,6 +160,7 @@ def test_exchange_counts_what_it_evaluates():
     assert found.result.counts["outer_grad"] == 30
 
 
+@pytest.mark.long
 def test_weights_lower_the_loss_of_the_weighted_model():
     X, label = table(6, 250, 5, 3)
     X = X.astype(np.float32)
@@ -171,6 +176,7 @@ def test_weights_lower_the_loss_of_the_weighted_model():
 
 
 @pytest.mark.parametrize("method", ["s-tfbo", "auto as written"])
+@pytest.mark.long
 def test_other_methods_solve_the_problem_as_written(method):
     """lambda on the simplex, far from uniform, and the largest entries chosen."""
     X, label = table(7, 200, 4, 2)

@@ -56,6 +56,7 @@ def score(data, rows, weights=None):
     [(noisy, 0.01), (bundled(load_digits), 0.01), (bundled(load_breast_cancer), 8)],
     ids=["noisy", "digits", "breast-cancer"],
 )
+@pytest.mark.long
 def test_models_are_better_than_on_uniform_rows(get, size):
     """Mean of five seeds, with the weights and without."""
     scores = {"uniform": [], "plain": [], "weighted": []}
@@ -91,6 +92,7 @@ def test_what_a_fit_leaves(strategy, size):
     assert (fit.result_ is not None) == (strategy == "bilevel" and count < 150)
 
 
+@pytest.mark.long
 def test_a_class_of_one_row_is_kept():
     X, y = make_classification(250, n_features=16, random_state=0)
     y[17] = 2
@@ -99,6 +101,7 @@ def test_a_class_of_one_row_is_kept():
         assert 17 in fit.indices_
 
 
+@pytest.mark.long
 def test_seeds():
     X, y = make_classification(250, n_features=16, random_state=0)
     same, again, other = (CoresetSelector(10, random_state=seed).fit(X, y) for seed in (0, 0, 1))
@@ -107,6 +110,7 @@ def test_seeds():
     assert set(same.indices_) != set(other.indices_)
 
 
+@pytest.mark.long
 def test_kinds_of_input_agree():
     X, y = make_classification(250, n_features=16, random_state=0)
     X[np.abs(X) < 0.5] = 0
@@ -153,6 +157,7 @@ def test_many_rows_are_sampled(monkeypatch):
     assert len(large.indices_) == 100
 
 
+@pytest.mark.long
 def test_kernel_features_tell_rings_apart(monkeypatch):
     monkeypatch.setattr(coreset_selector, "COMPONENTS", 16)  # as other tests have compiled for
     rng = np.random.default_rng(0)

@@ -74,6 +74,7 @@ def test_the_same_run_compiles_nothing_the_second_time(compilations):
     ],
     ids=str,
 )
+@pytest.mark.long
 def test_another_run_does_not_get_the_first_one_s_steps(compilations, other):
     run()
     alone = run(**other)

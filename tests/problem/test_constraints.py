@@ -19,6 +19,7 @@ FINITE = st.floats(-100, 100, allow_subnormal=False)
 @pytest.mark.parametrize("name", ["jax", "torch"])
 @for_all(point=arrays(np.float64, st.integers(1, 12), elements=FINITE))
 @settings(deadline=None, max_examples=60)
+@pytest.mark.long
 def test_simplex_projection_is_the_nearest_point(name, point):
     ops = get(name)
     with ops.precision(np.zeros(1)):
@@ -41,6 +42,7 @@ def test_simplex_projection_is_the_nearest_point(name, point):
     ],
     ids=["nonnegative", "box", "upper", "simplex", "function"],
 )
+@pytest.mark.long
 def test_constrained_run_finds_scipys_solution(constraint, bounds, equal, library):
     problem = quadratic(0, 3, 4, 5.0)
     judge = scipy_minimize(

@@ -123,6 +123,7 @@ def assert_sound_at(result, functions, library):
     ["f nan, no gradient", "f inf", "g nan, no gradient", "g nan", "gradient of g inf",
      "gradient of g nan"],
 )  # fmt: skip
+@pytest.mark.long
 def test_divergence_ends_a_run_at_once(library, method, kind):
     functions = damage(library, kind, midway(path_of(library, method)["x"], BAD - 1))
     steps = []

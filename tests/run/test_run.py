@@ -28,6 +28,7 @@ def toward_one(x, y):
     return ((y - 1.0) ** 2).sum()
 
 
+@pytest.mark.long
 def test_default_method_is_auto():
     result = untuned.minimize(*TASK, max_steps=2)
     same = untuned.minimize(*TASK, max_steps=2, method=untuned.solvers.Auto())
@@ -213,6 +214,7 @@ def test_an_unsolved_start_is_not_taken_for_the_best():
     np.testing.assert_array_equal(result.x, result.state.x)
 
 
+@pytest.mark.long
 def test_numpy_in_numpy_out_jax_in_jax_out():
     assert type(untuned.minimize(*TASK, max_steps=1).x) is np.ndarray
     x0, y0 = jnp.zeros(2), jnp.zeros(2)

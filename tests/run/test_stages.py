@@ -38,6 +38,7 @@ def small_stages(monkeypatch):
     monkeypatch.setattr(stages, "ROWS_PER_VARIABLE", 5)
 
 
+@pytest.mark.long
 def test_samples_lead_to_the_same_end(small_stages, monkeypatch):
     task = large_logistic()
     problem = build(**task)
@@ -89,6 +90,7 @@ def test_a_stage_is_nested_in_the_next_and_leaves_rows_out(small_stages):
     assert not set(as_numpy(large.outer[0])) & set(as_numpy(large.held_out[0]))
 
 
+@pytest.mark.long
 def test_a_run_through_stages_resumes_exactly(small_stages, tmp_path):
     task = large_logistic()
     whole = untuned.minimize(**task)
@@ -108,6 +110,7 @@ def weights_per_row(task):
     return result, [as_numpy(x) for x in seen]
 
 
+@pytest.mark.long
 def test_a_sample_on_trial_moves_the_weights_of_all_rows(library, small_stages, monkeypatch):
     reference = cleaning(2, 2400, 2400, 5, 3, 0.4)
     task = given(reference, library)
@@ -130,6 +133,7 @@ def test_a_sample_on_trial_moves_the_weights_of_all_rows(library, small_stages, 
     assert result.history["outer"][-1] == pytest.approx(whole.history["outer"][-1], rel=1e-5)
 
 
+@pytest.mark.long
 def test_an_unfit_sample_leaves_no_trace(small_stages, monkeypatch):
     """Almost without a penalty, models of 300 rows say nothing about 2,400.
 

@@ -43,6 +43,7 @@ CASES = {
     "D-TFBO capped": (DTFBO(cap=3, **SMALL), dtfbo, {"cap": 3, **SMALL}),
 }
 STEPS = 60
+long = pytest.mark.long
 
 
 def batches_of(problem, solver, sizes, seed):
@@ -71,7 +72,10 @@ def assert_same_run(result, twin):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name",
+    ["quadratic", *(pytest.param(name, marks=long) for name in ("regularization", "cleaning"))],
+)
 def test_every_step_is_the_papers(case, name, library):
     problem = PROBLEMS[name]()
     solver, twin, options = CASES[case]
@@ -85,7 +89,7 @@ def test_every_step_is_the_papers(case, name, library):
 
 
 @pytest.mark.parametrize("case", ["S-TFBO", "D-TFBO tight", "D-TFBO 10/10", "D-TFBO 5/3"])
-@pytest.mark.parametrize("name", ["regularization", "cleaning"])
+@pytest.mark.parametrize("name", ["regularization", pytest.param("cleaning", marks=long)])
 def test_every_minibatch_step_is_the_papers(case, name, library):
     problem = PROBLEMS[name]()
     solver, twin, options = CASES[case]
@@ -136,6 +140,7 @@ def test_converges_to_the_closed_form(solver, steps):
     assert result.history["hypergrad_norm"][-1] < 1e-6
 
 
+@pytest.mark.long
 def test_converges_to_the_closed_form_on_torch(method):
     problem = quadratic(4, 3, 4, 5.0)
     options = {"c_y": 1e-12, "c_v": 1e-12} if method == "d-tfbo" else {}

@@ -47,6 +47,7 @@ def test_quadratics_are_solved(library, condition):
 
 
 @pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.long
 def test_it_ends_where_scipy_ends(name, library):
     task = given(JUDGED[name], library)
     result = untuned.minimize(*task.positional, **task.data)
@@ -61,6 +62,7 @@ def times(constant, function):
 
 
 @pytest.mark.parametrize("batch_size", [None, 8])
+@pytest.mark.long
 def test_powers_of_two_change_no_bit(library, batch_size):
     task = given(regularization(1, 40, 30, 6), library)
     plain, *others = (
@@ -75,6 +77,7 @@ def test_powers_of_two_change_no_bit(library, batch_size):
         np.testing.assert_array_equal(as_numpy(other.y), as_numpy(plain.y))
 
 
+@pytest.mark.long
 def test_other_constants_change_rounding_only():
     task = given(regularization(1, 40, 30, 6), "jax")
     plain = untuned.minimize(*task.positional, **task.data, max_steps=12)
@@ -87,6 +90,7 @@ def test_other_constants_change_rounding_only():
             np.testing.assert_allclose(other.x, plain.x, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_no_bit_depends_on_the_unit_of_x(library):
     task = given(regularization(1, 40, 30, 6), library)
     # Not 1 itself: XLA leaves that division out, and then fuses and rounds otherwise.
@@ -102,6 +106,7 @@ def test_no_bit_depends_on_the_unit_of_x(library):
     np.testing.assert_array_equal(as_numpy(small.y), as_numpy(large.y))
 
 
+@pytest.mark.long
 def test_other_units_of_x_cost_little(library):
     problem = quadratic(0, 5, 12, 30.0)
     task = given(problem, library)
@@ -168,6 +173,7 @@ def test_a_wrong_gradient_is_called_stalled():
 
 
 @pytest.mark.parametrize("problem", [regularization(1, 40, 30, 6), cleaning(2, 30, 24, 5, 3, 0.4)])
+@pytest.mark.long
 def test_every_minibatch_step_is_the_twins(problem, library):
     steps, size = 400, 8
     batches = [
@@ -186,6 +192,7 @@ def test_every_minibatch_step_is_the_twins(problem, library):
             np.testing.assert_allclose(as_numpy(a), b, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.long
 def test_minibatches_go_back_from_where_they_are_driven_away(library):
     """Strengths exp(x) without bounds, at a start from which distance over gradients runs away."""
     problem = dataclasses.replace(regularization(1, 200, 200, 6))

@@ -189,6 +189,7 @@ def test_every_method_has_a_case():
     ],
     ids=lambda value: getattr(value, "name", None),
 )
+@pytest.mark.long
 def test_converges_to_the_closed_form(solver, steps):
     """Those whose bias vanishes with enough products; the others keep a noise or a penalty."""
     problem = quadratic(0, 3, 4, 5.0)

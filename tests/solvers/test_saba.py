@@ -97,6 +97,7 @@ def solution(problem):
     return x, y, np.linalg.solve(hessian, problem.f_y(x, y))
 
 
+@pytest.mark.long
 def test_converges_linearly_where_soba_stalls():
     problem = problem_of()
     truth = np.concatenate(solution(problem))
@@ -182,6 +183,7 @@ def test_a_run_visits_every_row_once_an_epoch(library):
 
 
 @pytest.mark.parametrize("sizes", [None, SIZES])
+@pytest.mark.long
 def test_results_do_not_depend_on_chunks_or_restarts(library, sizes, tmp_path):
     problem = problem_of()
     whole = run(problem, library, sizes)
@@ -197,6 +199,7 @@ def test_results_do_not_depend_on_chunks_or_restarts(library, sizes, tmp_path):
         assert other.counts == whole.counts
 
 
+@pytest.mark.long
 def test_jax_and_torch_make_the_same_steps():
     ours, theirs = (run(problem_of(), library, max_steps=200) for library in ("jax", "torch"))
     for name in ("x", "y", "v"):

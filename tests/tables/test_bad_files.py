@@ -72,6 +72,7 @@ def seeds(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", targets.TARGETS)
+@pytest.mark.long
 def test_a_file_of_any_bytes(name, tmp_path):
     slow = name in ("result", "run-table", "history")  # a whole page is made of a good one
 

@@ -26,6 +26,7 @@ def failed(found):
 
 @EACH
 @pytest.mark.parametrize("solver", DOUBLE)
+@pytest.mark.long
 def test_every_inequality_of_the_double_loop_holds(name, solver):
     problem, solver = known(name), DOUBLE[solver]
     run = record(problem, solver, 1000)

@@ -14,6 +14,7 @@ NAMES = ("mu", "L_f1", "L_g1", "L_g2", "C_fx", "C_fy", "C_gxy", "C_gyy")
 
 
 @pytest.mark.parametrize("name", ["gentle", "weak coupling", "steep in x"])
+@pytest.mark.long
 def test_estimates_come_close_and_never_exceed(name):
     problem = known(name)
     k = problem.constants()

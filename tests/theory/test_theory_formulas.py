@@ -181,6 +181,7 @@ GROWING = ("L_f1", "L_g2", "C_fx", "C_fy", "C_gxy", "phi_gap", "y_gap")
 
 @settings(max_examples=60, deadline=None)
 @given(constants(), st.sampled_from(GROWING), st.floats(1.01, 3.0))
+@pytest.mark.long
 def test_a_worse_problem_has_no_better_bound(k, name, factor):
     worse = dataclasses.replace(k, **{name: getattr(k, name) * factor})
     for bound in (double_loop.theorem_1, double_loop.p_prime, double_loop.q_prime):

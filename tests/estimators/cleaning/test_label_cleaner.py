@@ -200,6 +200,7 @@ def test_ridge_is_scaled_within_its_bounds():
     assert 0 < problem.numbers(problem.with_ridge_times(x, 1e-30)).ridge < 1e-5
 
 
+@pytest.mark.long
 def test_scikit_learn_has_no_complaint():
     # What is skipped needs an array library in its experimental form.
     check_estimator(LabelCleaner(folds=2, max_steps=1), on_skip=None)

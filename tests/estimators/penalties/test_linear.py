@@ -42,6 +42,7 @@ def fitted():
 
 
 @pytest.mark.parametrize("model", [BilevelLogisticRegression, BilevelRidge])
+@pytest.mark.long
 def test_scikit_learn_conventions(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # checks that cannot run here are skipped with a warning
@@ -127,6 +128,7 @@ def test_one_strength_is_where_the_closed_form_validates_best():
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.long
 def test_derivatives(loss, kind, monkeypatch):
     """Judge: finite differences of the value function."""
     monkeypatch.setattr(tables, "_is_better_dense", lambda X: False)

@@ -24,6 +24,7 @@ def run(method="s-tfbo", setting="default", max_seconds=0.2, curve=True):
     )
 
 
+@pytest.mark.long
 def test_evaluation_is_outside_the_clock_and_compilation_apart(monkeypatch):
     evaluate = Experiment.value
 
@@ -40,6 +41,7 @@ def test_evaluation_is_outside_the_clock_and_compilation_apart(monkeypatch):
     assert frame["seconds"].iloc[1] < 0.5 * frame["compile_seconds"].iloc[-1]
 
 
+@pytest.mark.long
 def test_the_clock_waits_for_results():
     """Steps that take long are dispatched in no time; the clock must see them end."""
     rows = np.random.default_rng(0).standard_normal((200_000, 50)).astype(np.float32)

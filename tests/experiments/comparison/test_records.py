@@ -79,6 +79,7 @@ def test_a_failed_write_leaves_no_record(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())  # no part of one either
 
 
+@pytest.mark.long
 def test_no_flipped_value_is_taken(tmp_path):
     """Every byte in turn: a record with another number in it is no record."""
     records.write(tmp_path, RUN, FRAME)

@@ -312,6 +312,7 @@ def hardest(c, size):
 
 
 @pytest.mark.real_data("mnist")
+@pytest.mark.long
 def test_bad_controls_are_far_below_uniform(monkeypatch):
     stream = streams.get("split-mnist", False, 0, tasks=3)
     found = {}
@@ -417,6 +418,7 @@ def test_bad_plans_are_refused_before_anything_runs(change, words, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_tables_are_written_and_resumed(tmp_path, monkeypatch):
     """Files, and that what is on record is not run again; workers are tested by the command."""
     made = []

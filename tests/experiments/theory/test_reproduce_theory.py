@@ -14,6 +14,7 @@ def written(tmp_path_factory):
     return out, reproduce(out, quick=True, seed=1, max_seconds=None)
 
 
+@pytest.mark.long
 def test_everything_is_written(written):
     out, text = written
     for name in study.Findings._fields:

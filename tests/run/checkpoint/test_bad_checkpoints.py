@@ -145,6 +145,7 @@ def test_checkpoint_with_a_flipped_byte(library, place, saved, tmp_path):
         saved_run(library, path)
 
 
+@pytest.mark.long
 def test_no_byte_of_a_checkpoint_flips_unnoticed(saved, tmp_path):
     # Header and tensors alike, one byte at a time; read directly, a run for each would take long.
     content, path = saved("torch"), tmp_path / "run"

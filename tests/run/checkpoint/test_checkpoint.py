@@ -25,6 +25,7 @@ SOLVERS = {
 
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("batch_size", [None, 8])
+@pytest.mark.long
 def test_a_stopped_run_goes_on_where_it_was(name, batch_size, library, tmp_path):
     task = given(regularization(1, 40, 30, 6), library)
     options = {"method": SOLVERS[name], "max_steps": 40, "eval_every": 5, "batch_size": batch_size}
@@ -61,9 +62,10 @@ np.savez(sys.argv[5], x=as_numpy(result.x), y=as_numpy(result.state.y), **column
 """
 
 
-@pytest.mark.parametrize(("name", "steps"), [("jax", 60_000), ("torch", 1_500)])
 @pytest.mark.process
-def test_sigkill_at_any_moment(name, steps, tmp_path):
+def test_sigkill_at_any_moment(tmp_path):
+    """On JAX; `test_faults.py` kills runs on torch, at any moment and while they save."""
+    name, steps = "jax", 60_000
     tests = str(Path(__file__).parents[2])
 
     def start(path, out):
@@ -91,6 +93,7 @@ def test_sigkill_at_any_moment(name, steps, tmp_path):
         assert np.array_equal(expected[column], resumed[column]), column
 
 
+@pytest.mark.long
 def test_a_longer_run_extends_a_shorter_one(library, tmp_path):
     task = given(quadratic(0, 3, 4, 5.0), library).positional
     for number, solver in enumerate((STFBO(), DTFBO(horizon="anytime", c_y=1e-3, c_v=1e-3))):
