@@ -15,6 +15,7 @@ os.environ.setdefault(
 )
 
 import matplotlib
+import matplotlib.font_manager  # starts a process where its list of fonts is not yet written
 import pytest
 
 matplotlib.use("Agg")
