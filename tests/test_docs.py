@@ -46,6 +46,7 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.process
 def test_pictures_are_drawn_from_the_tables_of_their_pages(tmp_path):
     script = ROOT / "benchmarks" / "draw_pages.py"
     subprocess.run([sys.executable, script, "--out", tmp_path], check=True)
