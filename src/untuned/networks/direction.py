@@ -46,9 +46,7 @@ class Direction:
     def value(self) -> Tensors:
         """v, of which no entry is far above one."""
         here = (1 - SQUARES**self.seen) ** 0.5 / (1 - MEAN**self.seen)
-        return {
-            name: part * here / _scale(self.squares[name]) for name, part in self.mean.items()
-        }
+        return {name: part * here / _scale(self.squares[name]) for name, part in self.mean.items()}
 
     def state_dict(self) -> dict[str, Any]:
         return {"mean": dict(self.mean), "squares": dict(self.squares), "seen": self.seen}

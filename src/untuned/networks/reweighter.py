@@ -148,7 +148,9 @@ class Reweighter:
         sent = [*wanted.values(), *(pullback.gradient.values() if pullback else ())]
         shared = together.mean(sent, group)
         wanted = dict(zip(parameters, shared, strict=False))
-        training = dict(zip(parameters, shared[len(parameters) :], strict=True)) if pullback else None
+        training = (
+            dict(zip(parameters, shared[len(parameters) :], strict=True)) if pullback else None
+        )
         self._direction.add(wanted, training)
         if not self._direction.seen:
             return
@@ -254,4 +256,6 @@ def _check(model: Any, rows: Any, form: Any, order: Any, every: Any) -> None:
         if name == "rows" and value is None and form == "loss":
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name}={brief(value)} is not usable; expected a whole number from 1.")
+            raise ValueError(
+                f"{name}={brief(value)} is not usable; expected a whole number from 1."
+            )
