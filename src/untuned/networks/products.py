@@ -7,9 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-# Of v's entries, each about one at most: a step that Adam's usual rate makes in ten.
-MOVE = 1e-2
-
 Tensors = dict[str, torch.Tensor]
 
 
@@ -69,7 +66,9 @@ def differences(
     losses: Callable[[], torch.Tensor], v: Tensors, parameters: Tensors, model: torch.nn.Module
 ) -> torch.Tensor:
     """The products by symmetric differences of the losses along v: two passes forwards."""
-    move = MOVE / max(1e-30, float(max(part.abs().max() for part in v.values())))
+    # Where rounding and curvature spoil a symmetric difference of about one about equally.
+    finest = max(torch.finfo(part.dtype).eps for part in v.values())
+    move = finest ** (1 / 3) / max(1e-30, float(max(part.abs().max() for part in v.values())))
     sides = []
     with torch.no_grad(), buffers_kept(model), _same_random_numbers() as again:
         for sign in (1.0, -1.0):

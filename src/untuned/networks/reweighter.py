@@ -106,7 +106,9 @@ class Reweighter:
             self._learn(losses, closure, index, trusted)
         weights = self._form.weigh(losses, index).to(losses.dtype).detach()
         if self._last is not None and index is not None and len(self._last):
-            self._last[index] = weights.to(self._last.dtype)
+            columns = torch.stack([index.double(), weights.double()], dim=1)
+            rows, given = together.gathered(columns, together.group_of(self._model)).T
+            self._last[rows.long()] = given.to(self._last.dtype)
         return weights
 
     @property
@@ -177,8 +179,8 @@ class Reweighter:
             self._form.move(key, products / size)
 
     def _parameters(self) -> Tensors:
-        inside = getattr(self._model, "module", self._model)
-        return {name: part for name, part in inside.named_parameters() if part.requires_grad}
+        parts = together.inside(self._model).named_parameters()
+        return {name: part for name, part in parts if part.requires_grad}
 
     def _checked(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor | None:
         if losses.ndim != 1:

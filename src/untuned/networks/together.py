@@ -6,13 +6,17 @@ from typing import Any
 
 import torch
 from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
 
 
 def group_of(model: torch.nn.Module) -> Any:
     """The processes that train a model together; None where it is one."""
-    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        return model.process_group
-    return None
+    return model.process_group if isinstance(model, DistributedDataParallel) else None
+
+
+def inside(model: torch.nn.Module) -> torch.nn.Module:
+    """The user's own module."""
+    return model.module if isinstance(model, DistributedDataParallel) else model
 
 
 def mean(parts: list[torch.Tensor], group: Any) -> list[torch.Tensor]:
