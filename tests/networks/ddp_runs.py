@@ -1,6 +1,6 @@
 """Two processes that train one network together, each on half of every batch.
 
-    python ddp_runs.py OUT       what each process has at the end, as OUT/0.pt and OUT/1.pt
+python ddp_runs.py OUT       what each process has at the end, as OUT/0.pt and OUT/1.pt
 """
 
 import multiprocessing

@@ -1,4 +1,4 @@
-"""`Reweighter`: against products row by row, a NumPy twin of its steps, and rows with wrong labels."""
+"""`Reweighter`: against products row by row, a NumPy twin of its steps, and wrong labels."""
 
 import io
 import os
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ddp_runs
 import numpy as np
 import pytest
 import torch
@@ -13,7 +14,6 @@ from sklearn.metrics import roc_auc_score
 from torch.nn.functional import cross_entropy, mse_loss
 
 import untuned
-import ddp_runs
 from untuned.networks import products
 from untuned.networks.products import Pullback
 
@@ -132,7 +132,7 @@ def test_wrong_labels_get_smaller_weights(options):
 
 
 def test_training_mode_and_bfloat16():
-    """Batch norm and dropout in training mode, half precision: as good, and nothing is disturbed."""
+    """Batch norm and dropout in training mode, half precision: nothing is disturbed."""
     between = (torch.nn.BatchNorm1d(16), torch.nn.Dropout(0.2))
     model = network(*between)
     reweighter = untuned.Reweighter(model, rows=ROWS)
@@ -233,7 +233,10 @@ def test_two_processes_have_the_same_weights(tmp_path):
     place = {"PYTHONPATH": os.pathsep.join(sys.path), "GLOO_SOCKET_IFNAME": "lo"}
     script = Path(ddp_runs.__file__)
     subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], check=True, timeout=120, env=os.environ | place
+        [sys.executable, str(script), str(tmp_path)],
+        check=True,
+        timeout=120,
+        env=os.environ | place,
     )
     found = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     for name, first in found[0].items():
@@ -287,5 +290,5 @@ def test_what_cannot_be_used_is_said_in_one_sentence():
         reweighter.weigh(losses())
     with pytest.raises(ValueError, match="The state holds 4 weights"):
         untuned.Reweighter(model, rows=5).load_state_dict(reweighter.state_dict())
-    with pytest.raises(ValueError, match="expected a torch.nn.Module"):
+    with pytest.raises(ValueError, match=r"expected a torch\.nn\.Module"):
         untuned.Reweighter(4, rows=4)

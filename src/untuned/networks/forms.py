@@ -17,12 +17,13 @@ class Rows:
     def __init__(self, rows: int, device: torch.device):
         self.x = torch.zeros(rows, device=device)
 
-    def weigh(self, losses: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    def weigh(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
         """The weights of a batch."""
         return torch.sigmoid(self.x[index])
 
-    def key(self, losses: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    def key(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
         """What tells where a row's product belongs: here its number."""
+        assert index is not None
         return index
 
     def move(self, key: torch.Tensor, scaled: torch.Tensor) -> None:

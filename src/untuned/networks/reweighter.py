@@ -225,8 +225,8 @@ class Reweighter:
         given, own = state["form"]["x"], self._form.x
         if given.shape != own.shape:
             raise ValueError(
-                f"The state holds {len(given)} weights and this Reweighter has {len(own)}; expected "
-                "the state of one with the same form and rows."
+                f"The state holds {len(given)} weights and this Reweighter has {len(own)}; "
+                "expected the state of one with the same form and rows."
             )
         self._form.load_state_dict(state["form"])
         self._direction.load_state_dict(state["direction"])
@@ -240,7 +240,7 @@ def _one_number(loss: Any) -> torch.Tensor:
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise ValueError(
-            f"The trusted function gave {shape}; expected one number, the mean loss on trusted rows."
+            f"The trusted function gave {shape}; expected one number, the mean loss of trusted rows."
         )
     return loss.reshape(())
 
