@@ -240,7 +240,7 @@ def _one_number(loss: Any) -> torch.Tensor:
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise ValueError(
-            f"The trusted function gave {shape}; expected one number, the mean loss of trusted rows."
+            f"The trusted function gave {shape}; expected one number, the mean trusted loss."
         )
     return loss.reshape(())
 
