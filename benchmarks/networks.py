@@ -138,7 +138,7 @@ def peer(python: str, seeds: list[int]) -> None:
             file.unlink(missing_ok=True)
 
 
-def picture(epochs: int = 20) -> None:
+def picture(epochs: int = 15) -> None:
     """Weights of right and wrong rows over time."""
     import matplotlib
 
@@ -159,7 +159,7 @@ def picture(epochs: int = 20) -> None:
         axes.plot(middle, color=color, label=f"rows with {name} labels")
         axes.fill_between(range(len(seen)), low, high, color=color, alpha=0.2, linewidth=0)
     axes.set(xlabel="epoch", ylabel="weight", ylim=(0, 1), xlim=(0, epochs))
-    axes.legend(loc="center right")
+    axes.legend(loc="upper left")
     figure.savefig(Path(__file__).parent.parent / "docs" / "networks.png", dpi=120)
 
 

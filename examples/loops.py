@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import untuned
 
@@ -56,6 +57,14 @@ def accuracy(model: nn.Module, features: Tensor, labels: Tensor) -> float:
     return float((found == labels).float().mean())
 
 
+def averaged(model: nn.Module) -> AveragedModel:
+    """The mean of a network over about its latest hundred steps, which every run here is judged by.
+
+    Whoever compares the last step of one run with that of another compares noise.
+    """
+    return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99), use_buffers=True)
+
+
 def plain(task: Task, network: Network, epochs: int, seed: int, together: bool) -> Outcome:
     """The honest controls: Adam, early-stopped by the accuracy on trusted rows.
 
@@ -67,7 +76,7 @@ def plain(task: Task, network: Network, epochs: int, seed: int, together: bool) 
     if together:
         features = torch.cat([features, task.trusted_features])
         labels = torch.cat([labels, task.trusted_labels])
-    optimizer = torch.optim.Adam(model.parameters())
+    optimizer, mean = torch.optim.Adam(model.parameters()), averaged(model)
     order, start, best, kept = batches(len(labels), seed), time.process_time(), -1.0, 0.0
     for _ in range(epochs):
         for _ in range(max(1, len(labels) // BATCH)):
@@ -76,10 +85,11 @@ def plain(task: Task, network: Network, epochs: int, seed: int, together: bool) 
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        judged = 0.0 if together else accuracy(model, task.trusted_features, task.trusted_labels)
+            mean.update_parameters(model)
+        judged = 0.0 if together else accuracy(mean, task.trusted_features, task.trusted_labels)
         if judged >= best:
             best = judged
-            kept = accuracy(model, task.test_features, task.test_labels)
+            kept = accuracy(mean, task.test_features, task.test_labels)
     return Outcome(kept, float("nan"), time.process_time() - start)
 
 
@@ -91,7 +101,7 @@ def reweighted(
     model = network()
     rows = len(task.labels)
     reweighter = untuned.Reweighter(model, rows=rows, **options)
-    optimizer = torch.optim.Adam(model.parameters())
+    optimizer, mean = torch.optim.Adam(model.parameters()), averaged(model)
     order, trusted = batches(rows, seed), batches(len(task.trusted_labels), seed + 1)
     start = time.process_time()
     for _ in range(epochs):
@@ -110,10 +120,11 @@ def reweighted(
             optimizer.zero_grad()
             (weights * losses).mean().backward()
             optimizer.step()
+            mean.update_parameters(model)
         if watch is not None:
             watch(reweighter.weights)
     seconds = time.process_time() - start
-    found = accuracy(model, task.test_features, task.test_labels)
+    found = accuracy(mean, task.test_features, task.test_labels)
     return Outcome(found, auroc(reweighter.weights, task.wrong), seconds)
 
 

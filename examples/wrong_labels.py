@@ -27,7 +27,8 @@ TASKS = ("mnist", "mnist-40", "mnist-next", "cifar", "cifar-next", "cifar-human"
 def task(name: str, seed: int, small: bool = False) -> Task:
     """5,000 (CIFAR-100: 10,000) training rows with wrong labels and a tenth as many trusted."""
     is_mnist = name.startswith("mnist")
-    raw = datasets.load("mnist" if is_mnist else "cifar100")
+    # The coarse labels are a field more than the loader asks for.
+    raw = datasets.load("mnist") if is_mnist else _file("cifar100.npz")
     right = raw["y_train"] if is_mnist else raw["coarse_train"]
     test = raw["y_test"] if is_mnist else raw["coarse_test"]
     classes = int(right.max()) + 1
@@ -37,8 +38,7 @@ def task(name: str, seed: int, small: bool = False) -> Task:
     train, trusted = order[:count], order[count : count + count // 10]
     given = right.astype(np.int64).copy()
     if name == "cifar-human":
-        people = np.load(Path(os.environ["UNTUNED_DATA"]) / "cifar100n.npz")
-        given[train] = people["noisy_coarse_label"][train]
+        given[train] = _file("cifar100n.npz")["noisy_coarse_label"][train]
     else:
         hit = train[random.random(count) < (0.5 if name == "mnist" else 0.4)]
         drawn = random.integers(0, classes, len(hit))
@@ -51,6 +51,11 @@ def task(name: str, seed: int, small: bool = False) -> Task:
         *tensors(raw["X_test"][tests], test[tests]),
         wrong=torch.as_tensor(given[train] != right[train]),
     )
+
+
+def _file(name: str) -> dict[str, np.ndarray]:
+    with np.load(Path(os.environ["UNTUNED_DATA"]) / name) as arrays:
+        return dict(arrays)
 
 
 def main() -> None:
