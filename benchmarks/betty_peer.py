@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-EPOCHS, BATCH = 20, 64
+EPOCHS, BATCH = 15, 64
 
 
 class Weights(nn.Module):

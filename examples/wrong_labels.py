@@ -62,7 +62,7 @@ def main() -> None:
     """One task, all runs."""
     asked = arguments(__doc__, *TASKS)
     is_mnist = asked.task.startswith("mnist")
-    epochs = asked.epochs or (2 if asked.small else 20 if is_mnist else 10)
+    epochs = asked.epochs or (2 if asked.small else 15 if is_mnist else 10)
     network = small_cnn if is_mnist else lambda: small_cnn(3, 32, 20)
     tasks = lambda seed: task(asked.task, seed, asked.small)
     report(tasks, network, epochs, asked)
