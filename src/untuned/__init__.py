@@ -11,12 +11,14 @@ from untuned.run import minimize
 from untuned.run.result import History, Result, Snapshot
 
 if TYPE_CHECKING:
+    from untuned.networks.reweighter import Reweighter
     from untuned.ops.module import from_module
 
 __all__ = [
     "Batch",
     "History",
     "Result",
+    "Reweighter",
     "Snapshot",
     "check_hypergradient",
     "check_problem",
@@ -35,6 +37,10 @@ def __getattr__(name: str) -> Any:
         from untuned.ops.module import from_module
 
         return from_module
+    if name == "Reweighter":
+        from untuned.networks.reweighter import Reweighter
+
+        return Reweighter
     if name == "__version__":
         from importlib.metadata import version
 

@@ -68,12 +68,23 @@ def test_torch_gives_zero_where_nothing_depends(inner):
         np.testing.assert_allclose(as_numpy(ours), np.asarray(theirs))
 
 
-def test_from_module_refuses_what_is_random_or_changes():
+def test_from_module_in_training_mode_is_a_function_of_parameters_and_rows():
+    torch.manual_seed(0)
+    rows = torch.randn(6, 3)
     for layer in (torch.nn.Dropout(), torch.nn.BatchNorm1d(3)):
         module = torch.nn.Sequential(torch.nn.Linear(3, 3), layer)
-        with pytest.raises(ValueError, match=r"training mode and holds .*module\.eval\(\)"):
-            untuned.from_module(module)
-        weights, apply = untuned.from_module(module.eval())
-        assert apply(weights, torch.ones(2, 3)).shape == (2, 3)
+        before = {name: part.clone() for name, part in module.state_dict().items()}
+        weights, apply = untuned.from_module(module)
+        state = torch.get_rng_state()
+        first = apply(weights, rows)
+        assert torch.equal(apply(weights, rows), first)
+        assert torch.equal(torch.get_rng_state(), state)
+        for name, part in module.state_dict().items():
+            assert torch.equal(part, before[name])
+    # Batch norm by the rows it is given, not by the running statistics.
+    torch.testing.assert_close(first.mean(0), torch.zeros(3), atol=1e-6, rtol=0)
+
+
+def test_from_module_takes_modules_alone():
     with pytest.raises(ValueError, match="given a dict; it expects a torch"):
         untuned.from_module({})

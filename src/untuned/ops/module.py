@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,13 @@ def from_module(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], Calla
     """Split a module into its parameters (a tree) and a function of them.
 
     Returns ``(parameters, apply)`` with ``apply(parameters, *inputs)`` the module's output, so
-    that the weights of a network can be the inner variable y. Buffers stay as they are in the
-    module, which is not changed.
+    that the weights of a network can be the inner variable y. The module is not changed.
+
+    A module in training mode may hold batch norm and dropout. Batch norm then uses the statistics
+    of the rows it is given, and its running ones stay as they are; once y is found, load it into
+    the module and let ``torch.optim.swa_utils.update_bn`` make them. Dropout draws its masks by a
+    seed that is made from the inputs, so the same parameters and rows always give the same loss,
+    as every method here assumes.
 
     Example
     -------
@@ -28,25 +34,31 @@ def from_module(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], Calla
         raise ValueError(
             f"from_module was given a {type(module).__name__}; it expects a torch.nn.Module."
         )
-    changing = [
-        type(part).__name__
-        for part in module.modules()
-        if part.training and getattr(part, "track_running_stats", False)
-    ]
-    random = [
-        type(part).__name__
-        for part in module.modules()
-        if part.training and "dropout" in type(part).__name__.lower()
-    ]
-    if changing or random:
-        raise ValueError(
-            f"The module is in training mode and holds {(changing + random)[0]}, so the same "
-            "parameters do not always give the same loss; call module.eval() first."
-        )
     parameters = {key: part.detach().clone() for key, part in module.named_parameters()}
     call = torch.func.functional_call
 
     def apply(parameters: dict[str, torch.Tensor], *inputs: Any, **options: Any) -> Any:
-        return call(module, parameters, inputs, options)
+        if not module.training:
+            return call(module, parameters, inputs, options)
+        buffers = {key: part.clone() for key, part in module.named_buffers()}
+        with torch.random.fork_rng(devices=_devices(inputs)):
+            torch.manual_seed(_seed(inputs))
+            return call(module, (parameters, buffers), inputs, options)
 
     return parameters, apply
+
+
+def _devices(inputs: tuple) -> list[torch.device]:
+    tensors = [part for part in inputs if isinstance(part, torch.Tensor)]
+    return [part.device for part in tensors if part.device.type == "cuda"]
+
+
+def _seed(inputs: tuple) -> int:
+    """A whole number that is the same for the same inputs."""
+    tensors = [part for part in inputs if isinstance(part, torch.Tensor)]
+    # Rows in another order are other inputs, so entries count by their place.
+    sums = [
+        float((flat * torch.arange(1, len(flat) + 1, device=flat.device)).sum())
+        for flat in (part.detach().double().reshape(-1) for part in tensors)
+    ]
+    return zlib.crc32(repr(sums).encode())

@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.data.batches import Data
+from untuned.data.batches import Batch, Data
+from untuned.data.streams import INDEX
 from untuned.ops import Ops, Tree
 from untuned.problem import data_checks, sharing, variables
 from untuned.problem.constraints import projection
 from untuned.problem.derivatives import Oracles
+
+A_FEW = 256  # rows that are looked at before a run
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,17 @@ class Problem:
     def max_over_processes(self, number: float) -> float:
         """The largest of the processes' numbers, so that all decide alike."""
         return self.ops.max_over_processes(number, self.y0)
+
+    def sample(self) -> Batch:
+        """A few rows of each side, the same at every call, for a look at f and g."""
+
+        def some(side: Tree) -> Tree:
+            if side is None:
+                return None
+            count = self.ops.flatten(side)[0][0].shape[0]
+            return self.ops.take(side, np.linspace(0, count - 1, min(count, A_FEW)).astype(INDEX))
+
+        return Batch(some(self.data.inner), some(self.data.outer))
 
     def outward(self, tree: Tree) -> Tree:
         """`tree` in the kind of array the user gave: NumPy in, NumPy out."""

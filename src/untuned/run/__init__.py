@@ -95,6 +95,8 @@ def minimize(
     )  # fmt: skip
     settings.check_on_disk(solver, problem.on_disk)
     solver = solver.for_run(problem.rows, problem.batch_sizes, max_steps)
+    with problem.precision():
+        solver = solver.for_problem(problem.oracles, problem.x0, problem.y0, problem.sample)
     limits = {
         "max_steps": max_steps,
         "max_seconds": None if max_seconds is None else float(max_seconds),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 from untuned.data.batches import Batch
@@ -121,6 +122,10 @@ class Solver(ABC):
 
     def for_run(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> Self:
         """This method with the hyperparameters that only a run knows."""
+        return self
+
+    def for_problem(self, o: Oracles, x: Tree, y: Tree, sample: Callable[[], Batch]) -> Self:
+        """This method after a look at f and g at the start (x, y), on rows that `sample` gives."""
         return self
 
     def on_new_rows(self, o: Oracles, state: Any) -> Any:

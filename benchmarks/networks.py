@@ -1,0 +1,188 @@
+"""Networks: what a step costs, the examples in full with their controls, a peer, the picture.
+
+    python benchmarks/networks.py --part cost
+    python benchmarks/networks.py --part examples [--seeds 0 1 2]
+    python benchmarks/networks.py --part peer --peer /path/to/python    one with betty-ml in it
+    python benchmarks/networks.py --part picture
+
+Prints Markdown; the picture goes to docs/networks.png. UNTUNED_DATA names the folder of the data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+FULL = {
+    "wrong_labels.py": ("mnist", "mnist-40", "mnist-next", "cifar", "cifar-next", "cifar-human"),
+    "imbalance.py": ("two-digits", "tail-50", "tail-100", "tail-200"),
+}
+
+
+def examples(seeds: list[int]) -> None:
+    """Every task of every example, controls included."""
+    for script, tasks in FULL.items():
+        for task in tasks:
+            command = [sys.executable, str(EXAMPLES / script), task, "--seeds", *map(str, seeds)]
+            subprocess.run(command, check=True)
+
+
+def median(call: Callable[[], Any], rounds: int = 40) -> float:
+    """Processor milliseconds of a call."""
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        call()
+        times.append(time.process_time() - start)
+    return 1e3 * float(np.median(times))
+
+
+def cost() -> None:
+    """A step of the reweighter over a plain one, and of `auto` over the derivatives it uses."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    import untuned
+    from loops import small_cnn
+    from untuned.data.batches import Batch, Draws
+
+    torch.manual_seed(0)
+    model, rows = small_cnn(), 640
+    X, t, index = torch.rand(rows, 1, 28, 28), torch.randint(0, 10, (rows,)), torch.arange(64)
+    optimizer = torch.optim.Adam(model.parameters())
+    losses = lambda: cross_entropy(model(X[:64]), t[:64], reduction="none")
+    trusted = lambda: cross_entropy(model(X[64:128]), t[64:128])
+
+    def plain() -> None:
+        optimizer.zero_grad()
+        losses().mean().backward()
+        optimizer.step()
+
+    def with_weights(reweighter: Any, by_function: bool) -> None:
+        found = losses()
+        weights = reweighter(losses if by_function else found, index, trusted)
+        optimizer.zero_grad()
+        (weights * found).mean().backward()
+        optimizer.step()
+
+    base = median(plain)
+    print("| step | processor ms | times a plain one |\n|---|---|---|")
+    print(f"| plain | {base:.2f} | 1 |")
+    choices: tuple[dict[str, Any], ...] = (
+        {"every": 1},
+        {"every": 2},
+        {"every": 2, "order": 1},
+        {"every": 10},
+    )
+    for options in choices:
+        reweighter = untuned.Reweighter(model, rows=rows, **options)
+        step = lambda r=reweighter, o=options: with_weights(r, o.get("order") == 1)
+        ms = mean(step)
+        print(f"| Reweighter({options}) | {ms:.2f} | {ms / base:.2f} |")
+
+    y, apply = untuned.from_module(model)
+    f = lambda x, y, batch: cross_entropy(apply(y, batch[0]), batch[1])
+    g = lambda x, y, batch: (
+        torch.sigmoid(x[batch[2]]) * cross_entropy(apply(y, batch[0]), batch[1], reduction="none")
+    ).mean()
+    x = torch.zeros(rows)
+    o = untuned.oracles(f, g, like=(x, y))
+    solver = untuned.solvers.Auto(stochastic=True, network=True)
+    numbers = np.arange(128).reshape(2, 64)
+    batch = Batch(Draws((X, t, torch.arange(rows)), numbers), (X[128:192], t[128:192]))
+    state = solver.init(o, x, y)
+    some = (X[:64], t[:64], torch.arange(64))
+
+    def bare() -> None:
+        o.inner_grad(x, y, some)
+        o.outer(x, y, batch.outer)
+        o.inner_cross(x, y, y, some)
+
+    ours, theirs = median(lambda: solver.step(o, state, batch)), median(bare)
+    print(f"| auto | {ours:.2f} | {ours / base:.2f} |")
+    print(f"\nA step of auto over its bare derivatives: {ours / theirs:.2f} (target 1.3)")
+
+
+def mean(call: Callable[[], Any], rounds: int = 40) -> float:
+    """Processor milliseconds of a call in the mean, where calls differ."""
+    start = time.process_time()
+    for _ in range(rounds):
+        call()
+    return 1e3 * (time.process_time() - start) / rounds
+
+
+def peer(python: str, seeds: list[int]) -> None:
+    """betty on the task of the table, Adam on both levels, the outer rate over three decades."""
+    from wrong_labels import task
+
+    for seed in seeds:
+        given = task("mnist", seed)
+        file = Path("betty_task.npz")
+        try:
+            np.savez(file, **{k: v.numpy() for k, v in given._asdict().items()})
+            for rate in ("0.01", "0.1", "1"):
+                script = str(Path(__file__).parent / "betty_peer.py")
+                subprocess.run([python, script, str(file), rate, str(seed)], check=True)
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def picture(epochs: int = 15) -> None:
+    """Weights of right and wrong rows over time."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    from loops import reweighted, small_cnn
+    from wrong_labels import task
+
+    given = task("mnist", 0)
+    assert given.wrong is not None
+    wrong = given.wrong.numpy()
+    seen = [np.full(len(wrong), 0.5)]
+    reweighted(given, small_cnn, epochs, 0, watch=lambda weights: seen.append(weights.numpy()))
+    figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
+    for rows, name, color in ((~wrong, "right", "tab:blue"), (wrong, "wrong", "tab:orange")):
+        low, middle, high = np.quantile([part[rows] for part in seen], (0.1, 0.5, 0.9), axis=1)
+        axes.plot(middle, color=color, label=f"rows with {name} labels")
+        axes.fill_between(range(len(seen)), low, high, color=color, alpha=0.2, linewidth=0)
+    axes.set(xlabel="epoch", ylabel="weight", ylim=(0, 1), xlim=(0, epochs))
+    axes.legend(loc="upper left")
+    figure.savefig(Path(__file__).parent.parent / "docs" / "networks.png", dpi=120)
+
+
+def main() -> None:
+    """The parts asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", choices=("cost", "examples", "peer", "picture"), default="cost")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--peer", help="a Python with betty-ml installed")
+    asked = parser.parse_args()
+    if asked.part == "examples":
+        examples(asked.seeds)
+    elif asked.part == "peer":
+        if not asked.peer:
+            raise SystemExit("Give --peer, the path of a Python that has betty-ml and torch.")
+        peer(asked.peer, asked.seeds)
+    else:
+        {"cost": cost, "picture": picture}[asked.part]()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    import torch
+
+    torch.set_num_threads(1)
+    main()

@@ -1,0 +1,237 @@
+"""What the examples share: a task, a network, the controls, and the same loop with a reweighter."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+import untuned
+
+
+class Task(NamedTuple):
+    """Training rows, a few trusted rows, and test rows; `wrong` where the given label is."""
+
+    features: Tensor
+    labels: Tensor
+    trusted_features: Tensor
+    trusted_labels: Tensor
+    test_features: Tensor
+    test_labels: Tensor
+    wrong: Tensor | None = None
+
+
+class Outcome(NamedTuple):
+    """One run: accuracy on test rows, AUROC of right against wrong rows, processor seconds."""
+
+    accuracy: float
+    auroc: float
+    seconds: float
+
+
+Network = Callable[[], nn.Module]
+BATCH = 64
+
+
+def batches(rows: int, seed: int) -> Iterator[Tensor]:
+    """Row numbers, one permutation after another."""
+    generator = torch.Generator().manual_seed(seed)
+    size = min(BATCH, rows)
+    while True:
+        yield from torch.randperm(rows, generator=generator)[: rows - rows % size].split(size)
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, features: Tensor, labels: Tensor) -> float:
+    model.eval()
+    found = torch.cat([model(part).argmax(1) for part in features.split(500)])
+    model.train()
+    return float((found == labels).float().mean())
+
+
+def averaged(model: nn.Module) -> AveragedModel:
+    """The mean of a network over about its latest hundred steps, which every run here is judged by.
+
+    Whoever compares the last step of one run with that of another compares noise.
+    """
+    return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99), use_buffers=True)
+
+
+def plain(task: Task, network: Network, epochs: int, seed: int, together: bool) -> Outcome:
+    """The honest controls: Adam, early-stopped by the accuracy on trusted rows.
+
+    `together` trains on the trusted rows too, and so cannot be stopped by them.
+    """
+    torch.manual_seed(seed)
+    model = network()
+    features, labels = task.features, task.labels
+    if together:
+        features = torch.cat([features, task.trusted_features])
+        labels = torch.cat([labels, task.trusted_labels])
+    optimizer, mean = torch.optim.Adam(model.parameters()), averaged(model)
+    order, start, best, kept = batches(len(labels), seed), time.process_time(), -1.0, 0.0
+    for _ in range(epochs):
+        for _ in range(max(1, len(labels) // BATCH)):
+            index = next(order)
+            loss = cross_entropy(model(features[index]), labels[index])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            mean.update_parameters(model)
+        judged = 0.0 if together else accuracy(mean, task.trusted_features, task.trusted_labels)
+        if judged >= best:
+            best = judged
+            kept = accuracy(mean, task.test_features, task.test_labels)
+    return Outcome(kept, float("nan"), time.process_time() - start)
+
+
+def reweighted(
+    task: Task, network: Network, epochs: int, seed: int, watch: Any = None, **options: Any
+) -> Outcome:
+    """The same loop with a weight for every row; the last network, no early stop."""
+    torch.manual_seed(seed)
+    model = network()
+    rows = len(task.labels)
+    reweighter = untuned.Reweighter(model, rows=rows, **options)
+    optimizer, mean = torch.optim.Adam(model.parameters()), averaged(model)
+    order, trusted = batches(rows, seed), batches(len(task.trusted_labels), seed + 1)
+    start = time.process_time()
+    for _ in range(epochs):
+        for _ in range(max(1, rows // BATCH)):
+            index, checked = next(order), next(trusted)
+
+            def rows_alone(at: Tensor = index) -> Tensor:
+                return cross_entropy(model(task.features[at]), task.labels[at], reduction="none")
+
+            def trusted_loss(at: Tensor = checked) -> Tensor:
+                return cross_entropy(model(task.trusted_features[at]), task.trusted_labels[at])
+
+            losses = rows_alone()
+            asked = rows_alone if options.get("order") == 1 else losses
+            weights = reweighter(asked, index, trusted_loss)
+            optimizer.zero_grad()
+            (weights * losses).mean().backward()
+            optimizer.step()
+            mean.update_parameters(model)
+        if watch is not None:
+            watch(reweighter.weights)
+    seconds = time.process_time() - start
+    found = accuracy(mean, task.test_features, task.test_labels)
+    return Outcome(found, auroc(reweighter.weights, task.wrong), seconds)
+
+
+def by_auto(task: Task, network: Network, epochs: int, seed: int) -> Outcome:
+    """The same problem through `untuned.minimize`, which trains the network itself."""
+    torch.manual_seed(seed)
+    model = network()
+    start, apply = untuned.from_module(model)
+    rows = len(task.labels)
+
+    def outer(x: Tensor, y: Any, batch: Any) -> Tensor:
+        return cross_entropy(apply(y, batch[0]), batch[1])
+
+    def inner(x: Tensor, y: Any, batch: Any) -> Tensor:
+        losses = cross_entropy(apply(y, batch[0]), batch[1], reduction="none")
+        return (torch.sigmoid(x[batch[2]]) * losses).mean()
+
+    size, began = min(BATCH, rows, len(task.trusted_labels)), time.process_time()
+    result = untuned.minimize(
+        outer, inner, torch.zeros(rows), start,
+        outer_data=(task.trusted_features, task.trusted_labels),
+        inner_data=(task.features, task.labels, torch.arange(rows)),
+        batch_size=(min(BATCH, rows), size), seed=seed,
+        max_steps=max(1, epochs * rows // BATCH // 2),
+    )  # fmt: skip
+    seconds = time.process_time() - began
+    model.load_state_dict(result.y, strict=False)
+    found = accuracy(model, task.test_features, task.test_labels)
+    return Outcome(found, auroc(result.x, task.wrong), seconds)
+
+
+def auroc(weights: Tensor, wrong: Tensor | None) -> float:
+    """How well weights tell right rows from wrong ones."""
+    from sklearn.metrics import roc_auc_score
+
+    if wrong is None or not 0 < int(wrong.sum()) < len(wrong):
+        return float("nan")
+    return float(roc_auc_score(~wrong.numpy(), weights.numpy()))
+
+
+RUNS: dict[str, Callable[[Task, Network, int, int], Outcome]] = {
+    "plain, early-stopped on trusted rows": partial(plain, together=False),
+    "noisy and trusted rows together": partial(plain, together=True),
+    "Reweighter": reweighted,
+    "Reweighter, form='loss'": partial(reweighted, form="loss"),
+    "Reweighter, order=1": partial(reweighted, order=1),
+    "minimize, auto": by_auto,
+}
+
+
+def report(
+    tasks: Callable[[int], Task], network: Network, epochs: int, asked: argparse.Namespace
+) -> dict[str, list[Outcome]]:
+    """The runs asked for on every seed, as a Markdown table of means and spreads."""
+    seeds: Sequence[int] = asked.seeds
+    print(f"\n{asked.task}, {epochs} epochs, seeds {list(seeds)}\n", flush=True)
+    print(
+        "| | test accuracy | AUROC of the weights | processor seconds |\n|---|---|---|---|",
+        flush=True,
+    )
+    given = [tasks(seed) for seed in seeds]
+    found = {}
+    for name, run in RUNS.items():
+        if not any(part in name for part in asked.only):
+            continue
+        outcomes = [
+            run(task, network, epochs, seed) for task, seed in zip(given, seeds, strict=True)
+        ]
+        found[name] = outcomes
+        accuracies, aurocs, seconds = (np.array(column) for column in zip(*outcomes, strict=True))
+        shown = "" if np.isnan(aurocs).all() else f"{aurocs.mean():.3f}"
+        print(
+            f"| {name} | {accuracies.mean():.4f} +- {accuracies.std():.4f} | {shown} "
+            f"| {seconds.mean():.1f} |",
+            flush=True,
+        )
+    return found
+
+
+def arguments(description: str | None, *choices: str) -> argparse.Namespace:
+    """What every example is asked: which task, how small, which seeds."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("task", choices=choices, nargs="?", default=choices[0])
+    parser.add_argument("--small", action="store_true", help="seconds, on few rows, for a try")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, default=None)
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="runs with these words in their name"
+    )
+    return parser.parse_args()
+
+
+def small_cnn(channels: int = 1, side: int = 28, classes: int = 10) -> nn.Module:
+    """Two convolutions and one linear layer."""
+    left = ((side - 2) // 2 - 2) // 2
+    return nn.Sequential(
+        nn.Conv2d(channels, 8 * channels, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8 * channels, 16 * channels, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(16 * channels * left**2, classes),
+    )  # fmt: skip
+
+
+def tensors(features: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Images as floats in [0, 1] with their channels first, and labels as whole numbers."""
+    images = torch.as_tensor(np.asarray(features, np.float32)) / 255
+    if images.shape[-1] == 3:
+        images = images.permute(0, 3, 1, 2).contiguous()
+    else:
+        images = images.reshape(len(images), 1, 28, 28)
+    return images, torch.as_tensor(np.asarray(labels, np.int64))

@@ -1,0 +1,63 @@
+"""v: which way the trusted rows would have the network move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from untuned.networks.products import Tensors
+
+MEAN, SQUARES = 0.9, 0.999  # Adam's own: averages over about ten and a thousand batches
+
+
+DAMPING = 0.01
+
+
+class Direction:
+    """The gradient on trusted rows, averaged over batches, divided entry by entry as Adam does.
+
+        m <- 0.9 m + 0.1 t,    s <- 0.999 s + 0.001 g^2,    v = m / sqrt(s + 0.01 mean of s)
+
+    with t the trusted gradient and g that of the training rows, or t where g is not at hand. v
+    stands for (grad_yy g)^-1 grad_y f, which need not exist for a network: the diagonal brings
+    layers to one scale, as it does for the steps of the network itself. The mean is over the
+    tensor that an entry belongs to; without it entries that hardly ever have a gradient rule v.
+    """
+
+    def __init__(self, parameters: Tensors):
+        self.mean = {name: torch.zeros_like(part) for name, part in parameters.items()}
+        self.squares = {name: torch.zeros_like(part) for name, part in parameters.items()}
+        self.seen = 0
+
+    def add(self, trusted: Tensors, training: Tensors | None) -> None:
+        """Take in the gradients of one more batch, unless one of them is not finite."""
+        streams = [trusted] if training is None else [trusted, training]
+        norms = [torch.linalg.vector_norm(part) for stream in streams for part in stream.values()]
+        if not bool(torch.isfinite(torch.stack([norm.float() for norm in norms])).all()):
+            return
+        self.seen += 1
+        for name, part in trusted.items():
+            self.mean[name].mul_(MEAN).add_(part, alpha=1 - MEAN)
+            self.squares[name].mul_(SQUARES)
+            scale = streams[-1][name]
+            self.squares[name].addcmul_(scale, scale, value=1 - SQUARES)
+
+    def value(self) -> Tensors:
+        """v, of which no entry is far above one."""
+        here = (1 - SQUARES**self.seen) ** 0.5 / (1 - MEAN**self.seen)
+        return {name: part * here / _scale(self.squares[name]) for name, part in self.mean.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": dict(self.mean), "squares": dict(self.squares), "seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for kept, given in ((self.mean, state["mean"]), (self.squares, state["squares"])):
+            for name, part in kept.items():
+                part.copy_(given[name])
+        self.seen = int(state["seen"])
+
+
+def _scale(squares: torch.Tensor) -> torch.Tensor:
+    damped = squares + DAMPING * squares.mean()
+    return damped.clamp(min=torch.finfo(damped.dtype).tiny).sqrt()

@@ -1,0 +1,80 @@
+"""What a weight is a function of: the row itself, or the row's loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+RATE = 0.3  # of the products' root mean square: how far a row's logit moves at a visit
+KNOTS = 16
+FORGET = 0.99  # running means are over about a hundred batches
+
+
+class Rows:
+    """One logit x_i per row; its weight is sigmoid(x_i)."""
+
+    def __init__(self, rows: int, device: torch.device):
+        self.x = torch.zeros(rows, device=device)
+
+    def weigh(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
+        """The weights of a batch."""
+        return torch.sigmoid(self.x[index])
+
+    def key(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
+        """What tells where a row's product belongs: here its number."""
+        assert index is not None
+        return index
+
+    def move(self, key: torch.Tensor, scaled: torch.Tensor) -> None:
+        """Move the logits by products in units of their root mean square."""
+        self.x.index_add_(0, key.long(), (RATE * scaled).to(self.x.dtype))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"x": self.x}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.x.copy_(state["x"])
+
+
+class OfLoss:
+    """One function of the loss for all rows, seen or not: linear between knots, then a sigmoid.
+
+    Losses are placed by z = loss / (loss + their running mean), which is in [0, 1) and the same in
+    all units.
+    """
+
+    def __init__(self, device: torch.device):
+        self.x = torch.zeros(KNOTS, device=device)
+        self.mean, self.seen = 0.0, 0
+
+    def _hats(self, losses: torch.Tensor) -> torch.Tensor:
+        """How much of each knot is in each loss: rows that sum to one."""
+        losses = torch.nan_to_num(losses.detach().to(self.x.dtype)).clamp(min=0)
+        typical = self.mean / (1 - FORGET**self.seen) if self.seen else float(losses.mean())
+        z = losses / (losses + max(typical, torch.finfo(self.x.dtype).tiny))
+        knots = torch.linspace(0, 1, KNOTS, device=self.x.device)
+        return (1 - (z[:, None] - knots).abs() * (KNOTS - 1)).clamp(min=0)
+
+    def weigh(self, losses: torch.Tensor, index: torch.Tensor | None = None) -> torch.Tensor:
+        """The weights of any rows, by their losses alone."""
+        return torch.sigmoid(self._hats(losses) @ self.x)
+
+    def key(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
+        """What tells where a row's product belongs: here its loss."""
+        return losses.detach()
+
+    def move(self, key: torch.Tensor, scaled: torch.Tensor) -> None:
+        """Move each knot by the mean of the products near it."""
+        hats = self._hats(key)
+        near = hats.sum(0)
+        self.x += RATE * (hats.T @ scaled.to(hats.dtype)) / near.clamp(min=1)
+        self.mean = FORGET * self.mean + (1 - FORGET) * float(key.mean())
+        self.seen += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"x": self.x, "mean": self.mean, "seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.x.copy_(state["x"])
+        self.mean, self.seen = float(state["mean"]), int(state["seen"])

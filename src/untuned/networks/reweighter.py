@@ -1,0 +1,263 @@
+"""`Reweighter`: a weight for every row, learned inside a user's own torch training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from untuned.networks import together
+from untuned.networks.direction import Direction
+from untuned.networks.forms import FORGET, OfLoss, Rows
+from untuned.networks.products import Pullback, Tensors, buffers_kept, differences, gradients
+from untuned.util.wording import brief
+
+FORMS = ("rows", "loss")
+
+
+class Reweighter:
+    """Weights of training rows that lower the loss on a few trusted rows.
+
+    With f the trusted loss and w_i the weight of row i, a step of the network along its weighted
+    gradient changes f by -sum of w_i <grad loss_i, v>, v being the trusted gradient in the metric
+    of the step (`untuned.networks.direction`). So the logit of a row's weight moves by
+
+        x_i <- x_i + 0.3 p_i / (running root mean square of all p),     p_i = <grad loss_i, v>,
+
+    a step in the geometry of weights in [0, 1], in which there is no rate to choose.
+
+    Parameters
+    ----------
+    model : the network that is trained, alone or inside DistributedDataParallel.
+    rows : how many training rows there are; needed for form="rows".
+    form : "rows" for one weight per row, "loss" for one function of a row's loss, which also weighs
+        rows never seen (`weigh`).
+    order : 2 differentiates the losses twice; 1 needs gradients alone and asks for a function
+        that computes the losses, of which it takes differences along v.
+    every : how many calls from one move of the weights to the next. A call that moves them costs
+        about twice a plain step on top of it, one that does not costs nothing.
+
+    Example
+    -------
+    >>> import torch, untuned
+    >>> from torch.nn.functional import cross_entropy
+    >>> model = torch.nn.Linear(3, 2)
+    >>> optimizer = torch.optim.Adam(model.parameters())
+    >>> reweighter = untuned.Reweighter(model, rows=4)
+    >>> features, labels, index = torch.eye(4, 3), torch.tensor([0, 1, 0, 1]), torch.arange(4)
+    >>> losses = cross_entropy(model(features), labels, reduction="none")
+    >>> trusted = lambda: cross_entropy(model(features), labels)
+    >>> weights = reweighter(losses, index, trusted)
+    >>> optimizer.zero_grad(); (weights * losses).mean().backward(); optimizer.step()
+    >>> reweighter.weights.shape
+    torch.Size([4])
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        rows: int | None = None,
+        *,
+        form: str = "rows",
+        order: int = 2,
+        every: int = 2,
+    ):
+        _check(model, rows, form, order, every)
+        self._model, self._order, self._every = model, order, every
+        parameters = self._parameters()
+        device = next(iter(parameters.values())).device
+        self._direction = Direction(parameters)
+        self._form: Rows | OfLoss = (
+            OfLoss(device) if form == "loss" else Rows(int(rows or 0), device)
+        )
+        # A function of the loss has no table of rows: what each was given last is kept beside it.
+        self._last = torch.full((rows or 0,), 0.5, device=device) if form == "loss" else None
+        self._square, self._moves, self._calls = 0.0, 0, 0
+
+    def __call__(
+        self,
+        losses: torch.Tensor | Callable[[], torch.Tensor],
+        index: torch.Tensor | None,
+        trusted: Callable[[], torch.Tensor],
+    ) -> torch.Tensor:
+        """The weights of a batch, detached, in [0, 1]; every few calls they learn first.
+
+        Parameters
+        ----------
+        losses : one loss per row, with its graph, or a function that computes them.
+        index : the numbers of these rows, from 0 to rows - 1; may be None where form="loss".
+        trusted : a function that gives the mean loss on a batch of trusted rows.
+        """
+        closure = losses if callable(losses) else None
+        if closure is None and self._order == 1:
+            raise ValueError(
+                "Reweighter(order=1) was given the losses themselves; expected a function that "
+                "computes them, such as lambda: cross_entropy(model(X), y, reduction='none')."
+            )
+        due = self._calls % self._every == 0
+        self._calls += 1
+        if closure is not None:
+            with torch.set_grad_enabled(due and self._order == 2), buffers_kept(self._model):
+                losses = closure()
+        assert isinstance(losses, torch.Tensor)
+        index = self._checked(losses, index)
+        if due:
+            self._learn(losses, closure, index, trusted)
+        weights = self._form.weigh(losses, index).to(losses.dtype).detach()
+        if self._last is not None and index is not None and len(self._last):
+            columns = torch.stack([index.double(), weights.double()], dim=1)
+            rows, given = together.gathered(columns, together.group_of(self._model)).T
+            self._last[rows.long()] = given.to(self._last.dtype)
+        return weights
+
+    @property
+    def weights(self) -> torch.Tensor:
+        """The weights of all rows; where they are of the loss, those that each row had last."""
+        if self._last is None:
+            return torch.sigmoid(self._form.x)
+        if not len(self._last):
+            raise ValueError(
+                "Reweighter(form='loss') was not told how many rows there are; give rows=..., "
+                "or ask weigh(losses) for the weights of losses at hand."
+            )
+        return self._last.clone()
+
+    def weigh(self, losses: torch.Tensor) -> torch.Tensor:
+        """The weights of rows with these losses, seen or not; for form="loss"."""
+        if isinstance(self._form, Rows):
+            raise ValueError(
+                "Reweighter(form='rows') knows only the rows it was made for; read `weights`, or "
+                "use form='loss', which is a function of the loss."
+            )
+        return self._form.weigh(losses)
+
+    def _learn(
+        self,
+        losses: torch.Tensor,
+        closure: Callable[[], torch.Tensor] | None,
+        index: torch.Tensor | None,
+        trusted: Callable[[], torch.Tensor],
+    ) -> None:
+        parameters, group = self._parameters(), together.group_of(self._model)
+        # Trusted rows leave no trace in running statistics: those are the training rows'.
+        with torch.enable_grad(), buffers_kept(self._model):
+            wanted = gradients(_one_number(trusted()), parameters)
+        pullback = None
+        if self._order == 2:
+            now = self._form.weigh(losses, index) / max(1, len(losses))
+            pullback = Pullback(losses, now, parameters)
+        sent = [*wanted.values(), *(pullback.gradient.values() if pullback else ())]
+        shared = together.mean(sent, group)
+        wanted = dict(zip(parameters, shared, strict=False))
+        training = (
+            dict(zip(parameters, shared[len(parameters) :], strict=True)) if pullback else None
+        )
+        self._direction.add(wanted, training)
+        if not self._direction.seen:
+            return
+        v = {name: part for name, part in self._direction.value().items() if name in parameters}
+        if pullback is not None:
+            products = pullback.along(v)
+        else:
+            assert closure is not None
+            products = differences(closure, v, parameters, self._model)
+        self._move(self._form.key(losses, index), products, group)
+
+    def _move(self, key: torch.Tensor, products: torch.Tensor, group: Any) -> None:
+        # Doubles hold every row number.
+        columns = torch.stack([key.double(), products.double()], dim=1)
+        columns = together.gathered(columns, group)
+        columns = columns[torch.isfinite(columns).all(dim=1)]
+        if not len(columns):
+            return
+        key, products = columns.T
+        self._moves += 1
+        self._square = FORGET * self._square + (1 - FORGET) * float(products.square().mean())
+        size = (self._square / (1 - FORGET**self._moves)) ** 0.5
+        if size > 0:
+            self._form.move(key, products / size)
+
+    def _parameters(self) -> Tensors:
+        parts = together.inside(self._model).named_parameters()
+        return {name: part for name, part in parts if part.requires_grad}
+
+    def _checked(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor | None:
+        if losses.ndim != 1:
+            raise ValueError(
+                f"The losses have shape {tuple(losses.shape)}; expected one loss per row, so use "
+                "reduction='none'."
+            )
+        if index is None:
+            if self._last is not None:
+                return None
+            raise ValueError(
+                "index is None; expected the numbers of the batch's rows, since every row has "
+                "a weight of its own. Let the data set give them, or use form='loss'."
+            )
+        index = torch.as_tensor(index)
+        if index.shape != losses.shape or index.is_floating_point() or index.is_complex():
+            raise ValueError(
+                f"index has shape {tuple(index.shape)} and type {index.dtype}; expected one whole "
+                f"number for each of the {len(losses)} losses."
+            )
+        table = self._last if self._last is not None else self._form.x
+        if len(index) and len(table) and not 0 <= int(index.min()) <= int(index.max()) < len(table):
+            raise ValueError(
+                f"index goes from {int(index.min())} to {int(index.max())}; expected numbers of "
+                f"rows from 0 to {len(table) - 1}, as rows={len(table)} was given."
+            )
+        return index.to(table.device, torch.int64)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a later run needs to go on bit for bit; torch.save takes it."""
+        return {
+            "form": self._form.state_dict(),
+            "direction": self._direction.state_dict(),
+            "last": self._last,
+            "square": self._square,
+            "moves": self._moves,
+            "calls": self._calls,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from where `state_dict` was taken."""
+        given, own = state["form"]["x"], self._form.x
+        if given.shape != own.shape:
+            raise ValueError(
+                f"The state holds {len(given)} weights and this Reweighter has {len(own)}; "
+                "expected the state of one with the same form and rows."
+            )
+        self._form.load_state_dict(state["form"])
+        self._direction.load_state_dict(state["direction"])
+        if self._last is not None:
+            self._last.copy_(state["last"])
+        self._square, self._moves = float(state["square"]), int(state["moves"])
+        self._calls = int(state["calls"])
+
+
+def _one_number(loss: Any) -> torch.Tensor:
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise ValueError(
+            f"The trusted function gave {shape}; expected one number, the mean trusted loss."
+        )
+    return loss.reshape(())
+
+
+def _check(model: Any, rows: Any, form: Any, order: Any, every: Any) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"model is a {type(model).__name__}; expected a torch.nn.Module.")
+    if not any(part.requires_grad for part in model.parameters()):
+        raise ValueError("The model has no parameter to train; expected at least one.")
+    if form not in FORMS:
+        raise ValueError(f"form={brief(form)} is not one of 'rows' and 'loss'.")
+    if order not in (1, 2):
+        raise ValueError(f"order={brief(order)} is not 1 or 2, the derivatives that may be used.")
+    for name, value in (("rows", rows), ("every", every)):
+        if name == "rows" and value is None and form == "loss":
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(
+                f"{name}={brief(value)} is not usable; expected a whole number from 1."
+            )

@@ -1,0 +1,66 @@
+"""A look at a problem before it is solved: is y a network, and does f depend on x itself?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from untuned.data.batches import Batch
+from untuned.ops import Tree
+from untuned.problem.derivatives import Oracles
+
+PRODUCTS = 8
+ROUNDING = 1e-3  # of the largest curvature: a convex g shows less than this below zero
+
+
+def may_be_a_network(o: Oracles, y: Tree) -> bool:
+    """Whether y has parts, as a network has. To look further costs eight products with g."""
+    return len(o.ops.flatten(y)[0]) > 1
+
+
+def curves_downwards(o: Oracles, x: Tree, y: Tree, rows: Tree) -> bool:
+    """Whether g has a direction of negative curvature in y, as a network has almost everywhere.
+
+    Lanczos iterations from a random vector find both ends of the spectrum first.
+    """
+    ops = o.ops
+
+    def product(x: Tree, y: Tree, v: Tree, rows: Tree) -> Tree:
+        return ops.ravel(o.linear(x, y, rows).hvp(v))
+
+    leaves, structure = ops.flatten(y)
+    like = [ops.to_numpy(leaf) for leaf in leaves]
+    ends = np.cumsum([leaf.size for leaf in like])
+
+    def tree(vector: np.ndarray) -> Tree:
+        parts = zip(np.split(vector, ends[:-1]), like, leaves, strict=True)
+        return ops.unflatten(
+            structure, [ops.asarray(p.reshape(a.shape), leaf) for p, a, leaf in parts]
+        )
+
+    start = np.random.default_rng(0).standard_normal(int(ends[-1]))
+    basis = [start / np.linalg.norm(start)]
+    compiled = ops.compile(product, x, y, tree(start), rows, effort="least")
+    images: list[np.ndarray] = []
+    for _ in range(min(PRODUCTS, len(start))):
+        image = ops.to_numpy(compiled(x, y, tree(basis[-1]), rows)).astype(np.float64)
+        if not np.isfinite(image).all():
+            return False  # which the run itself will say better
+        images.append(image)
+        rest = image - sum((q @ image) * q for q in basis)
+        rest = rest - sum((q @ rest) * q for q in basis)  # once more: the first was not exact
+        norm = np.linalg.norm(rest)
+        if norm <= ROUNDING * np.linalg.norm(image):
+            break
+        basis.append(rest / norm)
+    small = np.array([[q @ image for image in images] for q in basis[: len(images)]])
+    values = np.linalg.eigvalsh((small + small.T) / 2)
+    return bool(values[0] < -ROUNDING * np.abs(values).max())
+
+
+def depends_on_x(o: Oracles, x: Tree, y: Tree, batch: Batch) -> bool:
+    """Whether f changes where x does and y does not, as with a penalty on x."""
+    ops = o.ops
+    elsewhere = ops.tree_map(lambda leaf: 1.1 * leaf + 0.1, x)
+    value = ops.compile(o.outer_value, x, y, batch.outer, effort="least")
+    here, there = (float(value(point, y, batch.outer)) for point in (x, elsewhere))
+    return here != there  # also where there is no number there

@@ -1,0 +1,181 @@
+"""`auto` on minibatches where y is a network: every entry has a scale of its own.
+
+A network is not convex in y, its layers have gradients of different sizes, and (grad_yy g)^-1 need
+not exist. So y moves as by Adam, v is the trusted gradient in the metric of y's steps, and x moves
+entry by entry as by AdaGrad. With fresh rows for each gradient, one step is
+
+    y_k <- y_k - r_k m / sqrt(s),        m, s: running means of grad_y g and of its square; twice
+    v   <- a / sqrt(s + 0.01 mean(s)),   a: running mean of grad_y f, over about ten batches
+    x   <- x - D h / sqrt(q + S),        h = grad_x f - (grad_xy g) v
+
+where S sums h^2 entry by entry, and q is its usual size among the entries that a batch moves.
+mean(s) and q are of one leaf. r_k is 3 % of the size of leaf k at the start, D the size of x's
+leaf, or 1 where that is zero. What is given back is an average of y over the latest tenth of the
+steps, and f is watched there.
+
+The length of v is that of nothing in particular. It drops out of x's steps unless f depends on x
+itself; then v is made as long as (grad_yy g) c v = grad_y f asks along v.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from untuned.data.batches import Batch, draw
+from untuned.ops import Ops, Scalar, Tree
+from untuned.problem.derivatives import Counts, Oracles
+from untuned.solvers.base import Info
+
+RATE = 0.03  # of y's size, leaf by leaf
+MEAN, SQUARES = 0.9, 0.999  # of Adam
+DAMPING = 0.01
+MEMORY = 0.01  # weight of the newest batch in the running estimates of f and of h's size
+LATEST = 10  # the average of y is over about the latest tenth of all steps
+INNER_DRAWS = 2
+
+
+class Moments(NamedTuple):
+    """Running means of a gradient and of its square."""
+
+    mean: Tree
+    squares: Tree
+
+
+class State(NamedTuple):
+    """x, the averaged y, v, and what their steps are made of."""
+
+    x: Tree
+    y: Tree  # the average, which is the answer
+    v: Tree
+    moving: Tree  # the y that is trained
+    moments: Moments
+    trusted: Tree  # running mean of grad_y f
+    rates: Tree  # of y
+    reach: Tree  # D
+    squares_x: Tree  # S
+    usual_x: Tree  # running mean of h^2 over the entries that were moved
+    curvature: Scalar  # <v, (grad_yy g) v>, and
+    slope: Scalar  # <v, grad_y f>, where f depends on x
+    mean: Scalar  # of f over the latest batches
+    spread: Scalar  # its variance over them
+    t: Scalar
+
+
+def cost(direct: bool) -> Counts:
+    """Evaluations per step."""
+    return Counts(1, INNER_DRAWS, int(direct), 1)
+
+
+def init(o: Oracles, x: Tree, y: Tree) -> State:
+    """Start at (x, y) with v = 0."""
+    ops, v = o.ops, o.ops.zeros_like(y)
+    zero = ops.scalar(0.0, y)
+    return State(
+        x, y, v, y, Moments(v, v), v,
+        ops.tree_map(lambda leaf: RATE * _size_of(ops, leaf), y),
+        ops.tree_map(lambda leaf: _size_of(ops, leaf), x),
+        ops.zeros_like(x), ops.tree_map(lambda leaf: 0 * leaf.sum(), x),
+        zero, zero, zero, zero, ops.counter(0),
+    )  # fmt: skip
+
+
+def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, Info]:
+    """Two steps of y, one of x; `direct` says whether f depends on x itself."""
+    ops, x, t = o.ops, state.x, state.t
+    first = o.inner_grad(x, state.moving, draw(ops, batch.inner, 0))
+    y, moments = _adam(ops, state.moving, first, state.moments, state.rates, 2 * t + 1)
+
+    f = o.outer(x, state.y, batch.outer)
+    trusted = _toward(ops, 1 - MEAN, state.trusted, f.grad_y)
+    scale = 1 - SQUARES ** (2 * t + 1.0)
+    v = ops.tree_map(
+        lambda a, s: a / _root(ops, s / scale + DAMPING * s.mean() / scale),
+        trusted,
+        moments.squares,
+    )
+    rows = draw(ops, batch.inner, 1)
+    slope, curvature = state.slope, state.curvature
+    if direct:
+        second, hvp, cross = o.inner(x, y, v, rows)
+        curvature = curvature + MEMORY * (ops.dot(v, hvp) - curvature)
+        slope = slope + MEMORY * (ops.dot(v, f.grad_y) - slope)
+        # Along a direction without positive curvature as far as if its sign were turned.
+        length = slope / ops.maximum(abs(curvature), 1e-30)
+        length = ops.where(length > 0, length, 0.0)
+        hypergrad = ops.axpy(-length, cross, f.grad_x)
+    else:
+        second, cross = o.inner_cross(x, y, v, rows)
+        hypergrad = ops.sub(f.grad_x, cross)
+    y, moments = _adam(ops, y, second, moments, state.rates, 2 * t + 2)
+    average = _toward(ops, LATEST / (LATEST + t), state.y, y)
+
+    usual = ops.tree_map(_usual, hypergrad, state.usual_x)
+    fresh = 1 - (1 - MEMORY) ** (t + 1.0)
+    squares = ops.tree_map(lambda h, s: s + h * h, hypergrad, state.squares_x)
+    moved = ops.tree_map(
+        lambda x, h, s, q, reach: x - reach * h / _root(ops, s + q / fresh),
+        x, hypergrad, squares, usual, state.reach,
+    )  # fmt: skip
+    if o.project is not None:
+        moved = o.project(moved)
+
+    weight = ops.maximum(1 / (t + 1.0), MEMORY)
+    shift = f.value - state.mean
+    mean = state.mean + weight * shift
+    spread = (1 - weight) * (state.spread + weight * shift * shift)
+    h_norm = ops.norm(hypergrad)
+    info = Info(
+        outer=f.value,
+        inner_grad_norm=ops.norm(second),
+        hypergrad_norm=h_norm,
+        step_x=ops.norm(ops.sub(moved, x)) / ops.where(h_norm > 0, h_norm, 1.0),
+        step_y=RATE,
+        measure=mean,
+        measure_error=(spread * weight / (2 - weight)) ** 0.5,
+        inner_steps=INNER_DRAWS,
+        inner_drawn=INNER_DRAWS,
+        counts=cost(direct),
+    )
+    following = State(
+        moved, average, v, y, moments, trusted, state.rates, state.reach, squares, usual,
+        curvature, slope, mean, spread, t + 1,
+    )  # fmt: skip
+    return ops.cast(following, state), info
+
+
+def _adam(
+    ops: Ops, y: Tree, gradient: Tree, old: Moments, rates: Tree, count: Scalar
+) -> tuple[Tree, Moments]:
+    """One step of Adam, the count-th."""
+    moments = Moments(
+        _toward(ops, 1 - MEAN, old.mean, gradient),
+        ops.tree_map(lambda s, g: s + (1 - SQUARES) * (g * g - s), old.squares, gradient),
+    )
+    # Running means that start from zero are too small by these.
+    scale = (1 - SQUARES ** (count + 0.0)) ** 0.5 / (1 - MEAN ** (count + 0.0))
+    moved = ops.tree_map(
+        lambda y, m, s, rate: y - rate * scale * m / _root(ops, s), y, *moments, rates
+    )
+    return moved, moments
+
+
+def _toward(ops: Ops, share: Scalar, old: Tree, new: Tree) -> Tree:
+    return ops.axpy(share, ops.sub(new, old), old)
+
+
+def _root(ops: Ops, squares: Any) -> Any:
+    """The square root, but not zero: what it divides is zero where it would be."""
+    return ops.clip(squares, 1e-37, None) ** 0.5
+
+
+def _size_of(ops: Ops, leaf: Any) -> Any:
+    """The root mean square of a leaf's entries, or 1 where they are zero, as an array."""
+    size = (leaf * leaf).mean() ** 0.5
+    return size + (size == 0)
+
+
+def _usual(h: Any, old: Any) -> Any:
+    """The running mean of h^2 over entries that a batch moves at all."""
+    moved = (h != 0).sum()
+    now = (h * h).sum() / (moved + (moved == 0))
+    return old + MEMORY * (now - old)

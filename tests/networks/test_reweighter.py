@@ -1,0 +1,294 @@
+"""`Reweighter`: against products row by row, a NumPy twin of its steps, and wrong labels."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ddp_runs
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch.nn.functional import cross_entropy, mse_loss
+
+import untuned
+from untuned.networks import products
+from untuned.networks.products import Pullback
+
+ROWS, TRUSTED = 240, 60
+
+
+def blobs(seed=0):
+    """Three classes in 8 dimensions, 40 % of the training labels drawn anew; which are wrong."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 3, ROWS + TRUSTED)
+    features = random.standard_normal((ROWS + TRUSTED, 8)) + 4.0 * np.eye(3, 8)[labels]
+    given = labels.copy()
+    redrawn = random.random(ROWS) < 0.4
+    given[:ROWS][redrawn] = random.integers(0, 3, redrawn.sum())
+    as_tensor = lambda array: torch.as_tensor(array, dtype=torch.float32)
+    return as_tensor(features), torch.as_tensor(given), (given != labels)[:ROWS]
+
+
+def network(*between):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Linear(8, 16), *between, torch.nn.ReLU(), torch.nn.Linear(16, 3)
+    )
+
+
+def train(model, reweighter, steps, start=0, *, closure=False, autocast=False, optimizer=None):
+    """A user's loop, whose batches depend on the step alone."""
+    features, labels, _ = blobs()
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(start, start + steps):
+        random = np.random.default_rng([1, step])
+        index = torch.as_tensor(random.permutation(ROWS)[:32])
+        checked = ROWS + torch.as_tensor(random.permutation(TRUSTED)[:32])
+
+        def rows(at=index, **options):
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                return cross_entropy(model(features[at]), labels[at], **options)
+
+        losses = rows(reduction="none")
+        asked = (lambda rows=rows: rows(reduction="none")) if closure else losses
+        weights = reweighter(asked, index, lambda rows=rows, at=checked: rows(at))
+        optimizer.zero_grad()
+        (weights * losses).mean().backward()
+        optimizer.step()
+    return optimizer
+
+
+def right_above_wrong(weights):
+    return roc_auc_score(~blobs()[2], weights)
+
+
+def test_products_are_those_of_each_row_alone():
+    features, labels, _ = blobs()
+    model = network().double()
+    parameters = dict(model.named_parameters())
+    rows = lambda: cross_entropy(model(features[:9].double()), labels[:9], reduction="none")
+    v = {name: torch.randn_like(part) for name, part in parameters.items()}
+    losses = rows()
+    alone = []
+    for loss in losses:
+        found = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True)
+        alone.append(sum((a * b).sum() for a, b in zip(found, v.values(), strict=True)))
+    pullback = Pullback(losses, torch.rand(9), parameters)
+    torch.testing.assert_close(pullback.along(v), torch.stack(alone))
+    torch.testing.assert_close(
+        products.differences(rows, v, parameters, model), torch.stack(alone), rtol=1e-5, atol=1e-7
+    )
+    losses.mean().backward()  # the user's graph is still whole
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_steps_are_the_twins(order):
+    """A linear model with squared losses, whose gradients NumPy has in closed form."""
+    random = np.random.default_rng(0)
+    D, t = random.standard_normal((12, 3)), random.standard_normal(12)
+    C, s = random.standard_normal((5, 3)), random.standard_normal(5)
+    model = torch.nn.Linear(3, 1, bias=False).double()
+    reweighter = untuned.Reweighter(model, rows=12, order=order, every=1)
+    x, mean, square, usual = np.zeros(12), np.zeros(3), np.zeros(3), 0.0
+    given = lambda array: torch.as_tensor(array)
+    for k in range(1, 7):
+        at = random.permutation(12)[:4]
+        y = model.weight.detach().numpy()[0].copy()
+        rows = lambda at=at: mse_loss(model(given(D[at]))[:, 0], given(t[at]), reduction="none")
+        losses = rows()
+        weights = reweighter(
+            rows if order == 1 else losses, given(at),
+            lambda: mse_loss(model(given(C))[:, 0], given(s)),
+        )  # fmt: skip
+        gradients = 2 * (D[at] @ y - t[at])[:, None] * D[at]
+        trusted = 2 * C.T @ (C @ y - s) / 5
+        training = (1 / (1 + np.exp(-x[at])) / 4) @ gradients
+        mean = 0.9 * mean + 0.1 * trusted
+        square = 0.999 * square + 0.001 * (training if order == 2 else trusted) ** 2
+        there = square / (1 - 0.999**k)
+        v = mean / (1 - 0.9**k) / np.sqrt(there + 0.01 * there.mean())
+        p = gradients @ v
+        usual = 0.99 * usual + 0.01 * np.mean(p**2)
+        x[at] += 0.3 * p / np.sqrt(usual / (1 - 0.99**k))
+        np.testing.assert_allclose(weights.numpy(), 1 / (1 + np.exp(-x[at])), rtol=1e-5)
+        with torch.no_grad():
+            model.weight.add_(0.1 * torch.randn(1, 3).double())
+    np.testing.assert_allclose(reweighter.weights.numpy(), 1 / (1 + np.exp(-x)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"form": "loss"}, {"order": 1}, {"every": 1}])
+def test_wrong_labels_get_smaller_weights(options):
+    model = network()
+    reweighter = untuned.Reweighter(model, rows=ROWS, **options)
+    assert reweighter.weights.mean() == 0.5
+    train(model, reweighter, 200, closure=options.get("order") == 1)
+    weights = reweighter.weights
+    assert ((weights >= 0) & (weights <= 1)).all()
+    assert not weights.requires_grad
+    assert right_above_wrong(weights) > 0.93
+
+
+def test_training_mode_and_bfloat16():
+    """Batch norm and dropout in training mode, half precision: nothing is disturbed."""
+    between = (torch.nn.BatchNorm1d(16), torch.nn.Dropout(0.2))
+    model = network(*between)
+    reweighter = untuned.Reweighter(model, rows=ROWS)
+    train(model, reweighter, 200, autocast=True)
+    assert right_above_wrong(reweighter.weights) > 0.9
+    features, labels, _ = blobs()
+    index = torch.arange(16)
+    for closure in (False, True):
+        reweighter = untuned.Reweighter(model, rows=ROWS, order=1 if closure else 2, every=1)
+        rows = lambda: cross_entropy(model(features[:16]), labels[:16], reduction="none")
+        losses = rows()
+        before = {name: part.clone() for name, part in model.state_dict().items()}
+        grads = [part.grad.clone() for part in model.parameters()]
+        reweighter(
+            rows if closure else losses, index,
+            lambda: cross_entropy(model(features[ROWS:]), labels[ROWS:]),
+        )  # fmt: skip
+        for name, part in model.state_dict().items():
+            assert torch.equal(part, before[name]), name
+        assert all(torch.equal(a.grad, b) for a, b in zip(model.parameters(), grads, strict=True))
+        losses.sum().backward()  # the graph made before is whole
+
+
+def test_a_run_resumes_bit_for_bit():
+    for form in ("rows", "loss"):
+        model = network()
+        reweighter = untuned.Reweighter(model, rows=ROWS, form=form)
+        optimizer = train(model, reweighter, 11)
+        file = io.BytesIO()
+        torch.save([part.state_dict() for part in (model, optimizer, reweighter)], file)
+        train(model, reweighter, 12, 11, optimizer=optimizer)
+        other = network()
+        second = untuned.Reweighter(other, rows=ROWS, form=form)
+        again = torch.optim.Adam(other.parameters())
+        file.seek(0)
+        for part, state in zip((other, again, second), torch.load(file), strict=True):
+            part.load_state_dict(state)
+        train(other, second, 12, 11, optimizer=again)
+        assert torch.equal(reweighter.weights, second.weights)
+        for a, b in zip(model.parameters(), other.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_a_function_of_the_loss_weighs_rows_never_seen():
+    model = network()
+    reweighter = untuned.Reweighter(model, form="loss")
+    features, labels, wrong = blobs()
+    half = ROWS // 2
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(100):
+        losses = cross_entropy(model(features[:half]), labels[:half], reduction="none")
+        trusted = lambda: cross_entropy(model(features[ROWS:]), labels[ROWS:])
+        weights = reweighter(losses, None, trusted)
+        optimizer.zero_grad()
+        (weights * losses).mean().backward()
+        optimizer.step()
+    with torch.no_grad():
+        unseen = cross_entropy(model(features[half:ROWS]), labels[half:ROWS], reduction="none")
+    assert roc_auc_score(~wrong[half:], reweighter.weigh(unseen)) > 0.9
+    with pytest.raises(ValueError, match="was not told how many rows"):
+        _ = reweighter.weights
+
+
+def test_micro_batches_add_up_as_without_it():
+    """Gradients that a user accumulates over micro-batches are those of the weighted losses."""
+    features, labels, _ = blobs()
+    model = network()
+    reweighter = untuned.Reweighter(model, rows=ROWS, every=1)
+    given = []
+    for index in torch.arange(64).split(16):
+        losses = cross_entropy(model(features[index]), labels[index], reduction="none")
+        trusted = lambda: cross_entropy(model(features[ROWS:]), labels[ROWS:])
+        given.append(reweighter(losses, index, trusted))
+        ((given[-1] * losses).mean() / 4).backward()
+    losses = cross_entropy(model(features[:64]), labels[:64], reduction="none")
+    expected = torch.autograd.grad((torch.cat(given) * losses).mean(), list(model.parameters()))
+    for part, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(part.grad, gradient)
+
+
+def test_parameters_may_be_frozen_and_losses_not_finite():
+    model = network()
+    model[0].weight.requires_grad_(False)
+    reweighter = untuned.Reweighter(model, rows=ROWS, every=1)
+    train(model, reweighter, 5)
+    model[2].bias.requires_grad_(False)
+    train(model, reweighter, 5)
+    features, labels, _ = blobs()
+    losses = cross_entropy(model(features[:4] * float("inf")), labels[:4], reduction="none")
+    assert not losses.isfinite().any()
+    before = reweighter.weights
+    reweighter(losses, torch.arange(4), lambda: cross_entropy(model(features), labels))
+    assert torch.equal(reweighter.weights, before)
+
+
+def test_two_processes_have_the_same_weights(tmp_path):
+    """And those of one process that sees the batches of both."""
+    place = {"PYTHONPATH": os.pathsep.join(sys.path), "GLOO_SOCKET_IFNAME": "lo"}
+    script = Path(ddp_runs.__file__)
+    subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        check=True,
+        timeout=120,
+        env=os.environ | place,
+    )
+    found = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    for name, first in found[0].items():
+        for part, value in first.items():
+            assert torch.equal(value, found[1][name][part]), (name, part)
+    for form, name in (("rows", "plain"), ("loss", "loss")):
+        alone = ddp_runs.train(ddp_runs.plain(), (0, 1), form)
+        for part in ("x", "weights"):
+            torch.testing.assert_close(found[0][name][part], alone[part], rtol=1e-4, atol=1e-5)
+        assert (found[0][name]["x"] != 0).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rows": 0}, "rows=0 is not usable"),
+        ({"rows": None}, "rows=None is not usable"),
+        ({"rows": 4, "form": "other"}, "form='other' is not one of"),
+        ({"rows": 4, "order": 3}, "order=3 is not 1 or 2"),
+        ({"rows": 4, "every": 0}, "every=0 is not usable"),
+    ],
+)
+def test_settings_that_cannot_be_meant(options, said):
+    with pytest.raises(ValueError, match=said):
+        untuned.Reweighter(network(), **options)
+
+
+def test_what_cannot_be_used_is_said_in_one_sentence():
+    model = network()
+    features, labels, _ = blobs()
+    reweighter = untuned.Reweighter(model, rows=4)
+    losses = lambda: cross_entropy(model(features[:4]), labels[:4], reduction="none")
+    trusted = lambda: cross_entropy(model(features), labels)
+    index = torch.arange(4)
+    with pytest.raises(ValueError, match="expected one loss per row"):
+        reweighter(losses().mean(), index, trusted)
+    with pytest.raises(ValueError, match="index goes from 1 to 4"):
+        reweighter(losses(), index + 1, trusted)
+    with pytest.raises(ValueError, match="index is None"):
+        reweighter(losses(), None, trusted)
+    with pytest.raises(ValueError, match="one whole number for each"):
+        reweighter(losses(), index.double(), trusted)
+    with pytest.raises(ValueError, match=r"order=1\) was given the losses themselves"):
+        untuned.Reweighter(model, rows=4, order=1)(losses(), index, trusted)
+    every = untuned.Reweighter(model, rows=4, every=1)
+    with pytest.raises(ValueError, match="expected one number"):
+        every(losses(), index, losses)
+    with pytest.raises(ValueError, match="does not depend on the model"):
+        every(losses(), index, lambda: torch.ones(()))
+    with pytest.raises(ValueError, match="knows only the rows it was made for"):
+        reweighter.weigh(losses())
+    with pytest.raises(ValueError, match="The state holds 4 weights"):
+        untuned.Reweighter(model, rows=5).load_state_dict(reweighter.state_dict())
+    with pytest.raises(ValueError, match=r"expected a torch\.nn\.Module"):
+        untuned.Reweighter(4, rows=4)

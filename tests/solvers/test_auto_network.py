@@ -1,0 +1,151 @@
+"""`auto` where y is a network: against its twin, on both libraries, and when it is chosen."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.metrics import roc_auc_score
+
+import untuned
+from libraries import as_numpy, convert
+from reference import network as twin
+from untuned.data.streams import Stream
+from untuned.problem.build import build
+from untuned.solvers.auto import look
+
+STEPS, SIZE = 60, 8
+
+
+def given(problem, library):
+    """The twin's problem as arguments of `minimize`."""
+    xp = torch if library == "torch" else jnp
+
+    def loss(y, batch):
+        return (xp.tanh(batch[0] @ y[0].T) @ y[1] - batch[1]) ** 2 / 2
+
+    def outer(x, y, batch):
+        return loss(y, batch).mean() + problem.penalty * (x**2).sum() / 2
+
+    def inner(x, y, batch):
+        return (loss(y, batch) / (1 + xp.exp(-x[batch[2]]))).mean()
+
+    numbered = (*problem.inner, np.arange(len(problem.inner[1])))
+    data = {
+        name: tuple(convert(library, part) for part in side)
+        for name, side in (("outer_data", problem.outer), ("inner_data", numbered))
+    }
+    start = [convert(library, part) for part in problem.y0]
+    return (outer, inner, convert(library, problem.x0), start), data
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1e-3])
+def test_every_step_is_the_twins(library, penalty):
+    problem = twin.made(penalty=penalty)
+    batches = [
+        Stream(rows, SIZE, 0, side).batches(0, draws * STEPS)
+        for side, (rows, draws) in enumerate(((40, 2), (16, 1)))
+    ]
+    path = twin.run(problem, STEPS, *batches)
+    arguments, data = given(problem, library)
+    seen = []
+    result = untuned.minimize(
+        *arguments, **data, batch_size=SIZE, max_steps=STEPS, eval_every=1,
+        callback=lambda snapshot: seen.append((snapshot.x, *snapshot.y, *snapshot.v)) and None,
+    )  # fmt: skip
+    assert result.counts["hvp"] == (STEPS if penalty else 0)
+    assert result.counts["inner_grad"] == 2 * STEPS
+    for ours, (x, y, v) in zip(seen, path, strict=True):
+        for a, b in zip(ours, (x, *y, *v), strict=True):
+            np.testing.assert_allclose(as_numpy(a), b, rtol=1e-5, atol=1e-8)
+
+
+def test_powers_of_two_change_no_bit(library):
+    (outer, inner, x0, y0), data = given(twin.made(), library)
+    # Not 1 itself: XLA leaves that product out, and then fuses and rounds otherwise.
+    runs = [
+        untuned.minimize(
+            lambda x, y, batch, c=c: c * outer(x, y, batch),
+            lambda x, y, batch, d=d: d * inner(x, y, batch),
+            x0, y0, **data, batch_size=SIZE, max_steps=STEPS,
+        )
+        for c, d in ((2.0, 2.0), (2.0**20, 2.0**-13))
+    ]  # fmt: skip
+    np.testing.assert_array_equal(*(as_numpy(run.x) for run in runs))
+    np.testing.assert_array_equal(*(as_numpy(run.y[0]) for run in runs))
+
+
+def test_a_network_is_told_from_what_is_convex(library):
+    arguments, data = given(twin.made(), library)
+    shape = [np.ones((3, 2)), np.ones((2, 3)), np.ones(3)]
+    convex = lambda x, y, batch: sum((part**2).sum() for part in y) + (x**2).sum() + batch.mean()
+    start = [convert(library, part) for part in shape]
+    rows = convert(library, np.ones(8))
+    for problem, is_one in (
+        (build(*arguments, **data, batch_size=SIZE), True),
+        (build(convex, convex, convert(library, np.ones(2)), start, rows, rows), False),
+    ):
+        with problem.precision():
+            o, sample = problem.oracles, problem.sample()
+            point = (problem.x0, problem.y0)
+            assert look.may_be_a_network(o, problem.y0)
+            assert look.curves_downwards(o, *point, sample.inner) is is_one
+            assert look.depends_on_x(o, *point, sample) is not is_one
+    assert not look.may_be_a_network(o, convert(library, np.ones((4, 3))))
+
+
+def test_a_large_network_on_all_rows_keeps_its_time():
+    """A step is a few passes over the rows, whatever the network: not hundreds."""
+    torch.manual_seed(0)
+    weights, apply = untuned.from_module(
+        torch.nn.Sequential(torch.nn.Linear(20, 40), torch.nn.ReLU(), torch.nn.Linear(40, 2))
+    )
+    D, t = torch.randn(200, 20), torch.randint(0, 2, (200,))
+    loss = lambda y, batch: torch.nn.functional.cross_entropy(apply(y, batch[0]), batch[1])
+    result = untuned.minimize(
+        lambda x, y, batch: loss(y, batch),
+        lambda x, y, batch: loss(y, batch) + sum((x.exp() * (p**2).sum()) for p in y.values()),
+        torch.tensor(-4.0), weights, outer_data=(D[:100], t[:100]), inner_data=(D[100:], t[100:]),
+        max_steps=5,
+    )  # fmt: skip
+    assert result.counts == {"outer_grad": 5, "inner_grad": 10, "hvp": 0, "cross": 5}
+
+
+def test_wrong_labels_of_digits(library):
+    """Half of 600 labels drawn anew: above training on noisy and trusted rows together."""
+    D, t = load_digits(return_X_y=True)
+    random = np.random.default_rng(0)
+    order = random.permutation(len(t))
+    train, trusted, test = order[:600], order[600:700], order[700:]
+    given = t.copy()
+    redrawn = train[random.random(600) < 0.5]
+    given[redrawn] = random.integers(0, 10, len(redrawn))
+    wrong = (given != t)[train]
+    D = np.float32(D / 16)
+    y0 = {
+        "W": np.float32(random.standard_normal((64, 32)) / 8), "b": np.zeros(32, np.float32),
+        "V": np.float32(random.standard_normal((32, 10)) / 6), "c": np.zeros(10, np.float32),
+    }  # fmt: skip
+    nn = torch.nn.functional if library == "torch" else jax.nn
+    to = torch.tensor if library == "torch" else np.asarray
+
+    def scores(y, features):
+        return nn.relu(features @ y["W"] + y["b"]) @ y["V"] + y["c"]
+
+    def losses(y, features, labels):
+        return -(nn.log_softmax(scores(y, features), 1) * labels).sum(1)
+
+    one_hot = np.eye(10, dtype=np.float32)[given]
+    result = untuned.minimize(
+        lambda x, y, batch: losses(y, *batch).mean(),
+        lambda x, y, batch: (nn.sigmoid(x[batch[2]]) * losses(y, *batch[:2])).mean(),
+        to(np.zeros(600, np.float32)), {name: to(part) for name, part in y0.items()},
+        outer_data=(to(D[trusted]), to(one_hot[trusted])),
+        inner_data=(to(D[train]), to(one_hot[train]), to(np.arange(600))),
+        batch_size=32, max_steps=300,
+    )  # fmt: skip
+    y = {name: as_numpy(part) for name, part in result.y.items()}
+    found = (np.maximum(D[test] @ y["W"] + y["b"], 0) @ y["V"] + y["c"]).argmax(1)
+    assert roc_auc_score(~wrong, as_numpy(result.x)) > 0.9
+    assert np.mean(found == t[test]) > 0.88
