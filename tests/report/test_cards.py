@@ -283,7 +283,7 @@ def test_a_picture_from_outside_is_refused(tmp_path):
     pd.DataFrame({"picture": ["https://example.org/x.png"] * 9}).to_csv(
         folder / "thumbnails.csv", index=False
     )
-    with pytest.raises(ValueError, match="do not fit each other"):
+    with pytest.raises(ValueError, match="contradict each other"):
         run_page.write(folder, folder)
 
 
