@@ -19,3 +19,7 @@ def opened(browser, page, width=1200):
     while browser.execute_script(drawn) and time.monotonic() < until:
         time.sleep(0.05)
     assert browser.get_log("browser") == []
+
+
+def find(browser, selector):
+    return browser.find_elements("css selector", selector)

@@ -207,7 +207,7 @@ def test_names_in_a_table_cannot_leave_the_output_folder(tmp_path, monkeypatch):
     frame = table(["../x", "/y"], names).rename(columns={"label": "../label"})
     frame.to_csv(tmp_path / "train.csv", index=False)
     regularize(job("regularize", tmp_path / "train.csv", "../label", tmp_path), "feature", None)
-    clean(job("clean", tmp_path / "train.csv", "../label", tmp_path), None)
+    clean(job("clean", tmp_path / "train.csv", "../label", tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "regularize", "clean"}
     assert not any(path.is_dir() for path in (tmp_path / "clean").iterdir())
 
@@ -241,7 +241,7 @@ def hostile(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         standins.install(patch)
         patch.setattr("sys.argv", ["untuned", "clean", *ATTACKS])
-        clean(job("clean", path, label, folder), None)
+        clean(job("clean", path, label, folder))
         regularize(job("regularize", path, label, folder), "feature", None)
         coreset(job("coreset", path, label, folder), 12)
     return folder
@@ -275,7 +275,7 @@ def test_a_result_somebody_else_wrote_runs_nothing(command, hostile, browser, tm
             return {name: spoiled(each, name) for name, each in value.items()}
         if isinstance(value, list):
             return [spoiled(each) for each in value]
-        names = ("command", "kind", "label", "status")
+        names = ("command", "kind", "label", "status", "task")
         return f"{value} {ATTACKS[1]}" if isinstance(value, str) and key not in names else value
 
     found = json.loads((copy / "result.json").read_text())

@@ -72,11 +72,30 @@ def demo(
 
 @app.command()
 def clean(
-    train: Train,
-    label: Label,
+    train: Annotated[
+        Path,
+        typer.Argument(help="Your table, or images in one folder per class.", metavar="TRAIN"),
+    ],
+    label: Annotated[
+        str | None, typer.Option(help="The column that holds the label; not needed for images.")
+    ] = None,
     trusted: Annotated[
         Path | None, typer.Option(help="A table with the same columns whose labels are right.")
     ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(help="Embeddings, a row for each row of TRAIN: .npy, .npz, SciPy sparse."),
+    ] = None,
+    probabilities: Annotated[
+        Path | None,
+        typer.Option(help="Out-of-sample probabilities of your model, a column for each class."),
+    ] = None,
+    decisions: Annotated[
+        Path | None, typer.Option(help="The decisions.csv that the report page gave.")
+    ] = None,
+    task: Annotated[
+        Literal["classes", "numbers"], typer.Option(help="What the label holds.")
+    ] = "classes",
     out: Out = Path("untuned-clean"),
     method: Method = "auto",
     seed: Seed = 0,
@@ -86,18 +105,26 @@ def clean(
     """Find the wrong labels of a table, worst first.
 
     Rows you trust, if you have any, improve the result; without them the rows judge each other.
+    The report is a page to decide on; give back what it saves by --decisions.
 
     Examples:
 
     `untuned clean train.csv --label species`
 
     `untuned clean train.parquet --label digit --trusted checked.parquet --out cleaned`
+
+    `untuned clean photos/`
+
+    `untuned clean train.csv --label species --decisions decisions.csv --out second`
     """
     from untuned.commands.clean import clean as command
     from untuned.commands.job import Job
+    from untuned.commands.sources import CLASS, Asked
 
-    job = Job("clean", train, label, out, method, seed, max_seconds, overwrite)
-    typer.echo(command(job, trusted))
+    if label is None and not train.is_dir():
+        raise ValueError("Missing option '--label': the column of the table to judge.")
+    job = Job("clean", train, label or CLASS, out, method, seed, max_seconds, overwrite)
+    typer.echo(command(job, Asked(trusted, features, probabilities, decisions, task)))
 
 
 @app.command()

@@ -14,7 +14,7 @@ from PIL import Image
 from sklearn.datasets import load_digits, load_wine
 
 import standins
-from pages import job, opened
+from pages import find, job, opened
 from untuned.commands.clean import clean
 from untuned.commands.coreset import coreset
 from untuned.commands.regularize import regularize
@@ -35,7 +35,7 @@ def runs(tmp_path_factory):
     wine.to_parquet(folder / "wine.parquet")
     with pytest.MonkeyPatch.context() as patch:
         standins.install(patch)
-        clean(job("clean", folder / "digits.csv", "digit", folder), None)
+        clean(job("clean", folder / "digits.csv", "digit", folder))
         regularize(job("regularize", folder / "wine.parquet", "target", folder), "feature", None)
         coreset(job("coreset", folder / "wine.parquet", "target", folder), 30)
     return folder
@@ -64,7 +64,8 @@ def test_page_fetches_nothing_and_says_how_it_was_made(runs, command):
         assert f"<td>{version}</td>" in text
     assert "The last search took 11 steps in 0.5 s" in text
     assert "<pre><code>untuned" in text
-    assert text.count('class="plotly-graph-div"') >= 4
+    assert text.count("<svg viewBox") >= 3
+    assert text.count('class="plotly-graph-div"') == (command != "clean")
 
 
 @pytest.mark.parametrize("command", ["regularize", "coreset"])
@@ -123,10 +124,6 @@ def test_table_that_is_gone_is_named(runs, tmp_path):
     assert (tmp_path / "copy" / "report.html").exists()  # the old page stays
 
 
-def find(browser, selector):
-    return browser.find_elements("css selector", selector)
-
-
 def column(browser, place):
     """What the visible rows of the first grid show in a column, from the top."""
     script = """
@@ -135,47 +132,6 @@ def column(browser, place):
         return seen.map((row) => row.cells[arguments[0]].innerText);
     """
     return browser.execute_script(script, place)
-
-
-@pytest.mark.browser
-def test_suspects_sort_and_filter(runs, browser):
-    opened(browser, runs / "clean" / "report.html")
-    rows = [str(row) for row in range(196, -1, -7)]
-    assert column(browser, 4) == rows  # worst first
-    heading = find(browser, ".grid")[0].find_elements("css selector", "th")[4]
-    button = heading.find_element("css selector", "button")
-    assert heading.get_attribute("aria-sort") is None
-    button.click()
-    assert heading.get_attribute("aria-sort") == "ascending"
-    assert column(browser, 4) == rows[::-1]  # as numbers: 7 before 14
-    button.send_keys("\ue007")  # the return key
-    assert heading.get_attribute("aria-sort") == "descending"
-    assert column(browser, 4) == rows
-
-    given, suggested = find(browser, ".grid")[0].find_elements("css selector", "select")
-    given.find_element("css selector", "option[value='=3']").click()
-    shown = column(browser, 4)
-    assert 0 < len(shown) < len(rows)
-    assert set(column(browser, 1)) == {"3"}
-    assert set(column(browser, 2)) == {"4"}
-    output = find(browser, ".grid output")[0]
-    assert output.text == f"{len(shown)} of {len(rows)} rows"
-    suggested.find_element("css selector", "option[value='=5']").click()
-    assert column(browser, 4) == []
-    for choice in (given, suggested):
-        choice.find_element("css selector", "option[value='']").click()
-    search = find(browser, ".grid input")[0]
-    search.send_keys("196")
-    assert "196" in column(browser, 4)
-    assert output.text != f"{len(rows)} of {len(rows)} rows"
-
-
-@pytest.mark.browser
-def test_images_are_drawn(runs, browser):
-    opened(browser, runs / "clean" / "report.html")
-    sizes = "return Array.from(document.images, (each) => [each.naturalWidth, each.naturalHeight])"
-    assert browser.execute_script(sizes) == [[8, 8]] * 29
-    assert find(browser, "img")[0].get_attribute("alt") == "image of row 196"
 
 
 @pytest.mark.browser
@@ -194,8 +150,10 @@ def test_strengths_are_sorted_as_numbers(runs, browser):
 def test_charts_show_names_as_they_are(runs, browser):
     """plotly would take <b> in a name for one of its own marks."""
     opened(browser, runs / "coreset" / "report.html")
-    shown = [tick.text for tick in find(browser, ".plotly-graph-div")[0].find_elements(
-        "css selector", ".xtick text")]  # fmt: skip
+    until, shown = time.monotonic() + 10, [""]
+    while "" in shown and time.monotonic() < until:  # a chart is drawn anew when it is fitted
+        ticks = "return Array.from(document.querySelectorAll('.xtick text'), (e) => e.textContent)"
+        shown = browser.execute_script(ticks)
     assert shown == ["<b>red</b>", "a&b", 'say "white"']
 
 
@@ -205,7 +163,8 @@ def test_charts_show_names_as_they_are(runs, browser):
 def test_nothing_sticks_out_sideways(runs, browser, command, width):
     opened(browser, runs / command / "report.html", width)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    assert browser.execute_script("return document.querySelectorAll('.main-svg').length") >= 4
+    if command == "clean":
+        return  # it has no charts that fit themselves
     cut_off = """
         return Array.from(document.querySelectorAll(".plotly-graph-div")).map((chart) =>
             Math.max(0, chart.querySelector(".main-svg").clientWidth - chart.clientWidth));

@@ -1,4 +1,4 @@
-"""`untuned clean`: which labels of a table are wrong."""
+"""`untuned clean`: which labels of a table, or of images in folders, are wrong."""
 
 from __future__ import annotations
 
@@ -7,110 +7,190 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.commands import record, saved_model
-from untuned.commands.job import Job, Ready, in_front, make_ready, make_trusted_ready
+from untuned.commands import evidence, record, saved_model, sources, verdicts
+from untuned.commands.job import Job, Ready, in_front
+from untuned.commands.sources import Asked
+from untuned.commands.verdicts import Verdicts
 from untuned.report.run_page import how_it_ended
+from untuned.tables import decisions, patches, row_files, thumbnails
+from untuned.tables.decisions import Decisions
 from untuned.util import folder
+
+PLAIN = Asked()
 
 
 class Cleaned(NamedTuple):
-    """A table, the cleaner fitted to it, and the numbers to report."""
+    """What was judged, the verdicts, and the numbers to report."""
 
     ready: Ready
-    cleaner: Any
+    found: Verdicts
+    decided: Decisions | None
     summary: dict[str, Any]
 
 
-def clean(job: Job, trusted: Path | None) -> str:
+def clean(job: Job, asked: Asked = PLAIN) -> str:
     """Find the labels that look wrong, write the folder, and give the summary."""
     job.check()
+    asked.check(job.train)
     with folder.written_whole(job.out, job.overwrite) as target:
-        done = fit(job, job.train, trusted)
-        write(target, job, done, trusted)
+        done = fit(job, job.train, asked)
+        write(target, job, done, asked)
     return words(done, job)
 
 
-def fit(job: Job, train: Path, trusted: Path | None) -> Cleaned:
-    """Read the tables and fit a cleaner."""
-    ready = make_ready(train, job.label, "classes")
-    X_trusted, y_trusted = None, None
-    if trusted is not None:
-        X_trusted, labels = make_trusted_ready(trusted, job.label, ready)
-        y_trusted = labels.values
-    from untuned.estimators import LabelCleaner
+def fit(job: Job, train: Path, asked: Asked) -> Cleaned:
+    """Read what is given and judge every label."""
+    ready = sources.ready_of(job, train, asked)
+    X, y = ready.X, ready.y
+    trusted: tuple[Any, Any] = (None, None)
+    if asked.trusted is not None:
+        trusted = sources.trusted_of(asked.trusted, job, ready)
+    probabilities = None
+    if asked.probabilities is not None:
+        whole = row_files.probabilities(
+            asked.probabilities, len(ready.table.frame), train, np.unique(y)
+        )
+        probabilities = whole[ready.labels.rows]
+    decided = None
+    if asked.decisions is not None:
+        decided = decisions.read(
+            asked.decisions, ready.table.frame, ready.labels, train, verdicts.NAMES
+        )
+        found = verdicts.with_decisions(job, X, y, trusted, probabilities, decided)
+    elif asked.task == "numbers":
+        found = verdicts.of_numbers(job, X, y, *trusted)
+    else:
+        found = verdicts.of_classes(job, X, y, *trusted, probabilities)
+    return Cleaned(ready, found, decided, _summary(ready, found, decided, trusted[1]))
 
-    cleaner: Any = LabelCleaner(**job.estimator_options())
-    cleaner.fit(ready.X, ready.y, X_trusted=X_trusted, y_trusted=y_trusted)
-    suspects = len(cleaner.issues_)
-    classes, counts = np.unique(ready.y, return_counts=True)
+
+def _summary(
+    ready: Ready, found: Verdicts, decided: Decisions | None, y_trusted: Any
+) -> dict[str, Any]:
+    settled = 0 if decided is None else len(decided.settled)
+    suspects = len(found.issues)
     summary = {
         "rows": len(ready.y),
-        "trusted_rows": 0 if y_trusted is None else len(y_trusted),
+        "trusted_rows": settled + (0 if y_trusted is None else len(y_trusted)),
         "suspect_labels": suspects,
         "share_of_rows": suspects / len(ready.y),
-        "noise_rate_estimate": float(cleaner.noise_rate_),
-        "classes": dict(zip(classes.tolist(), counts.tolist(), strict=True)),
+        "noise_rate_estimate": found.noise_rate,
+        "judges": found.heard,
+        "worth_asking_again": verdicts.worth_asking(found.heard),
     }
-    return Cleaned(ready, cleaner, summary)
+    if decided is not None:
+        changed = decided.values != ready.y[decided.settled]
+        summary |= {
+            "confirmed_labels": int((~changed).sum()),
+            "corrected_labels": int(changed.sum()),
+            "unclear_labels": len(decided.unclear),
+        }
+    if ready.labels.task == "classes":
+        classes, counts = np.unique(ready.y, return_counts=True)
+        summary["classes"] = dict(zip(classes.tolist(), counts.tolist(), strict=True))
+    return summary
 
 
-def model_of(cleaner: Any) -> Any:
-    """The cleaned model as plain scikit-learn."""
-    return saved_model.classifier(cleaner.coef_, cleaner.intercept_, cleaner.classes_)
+def model_of(found: Verdicts) -> Any:
+    """The linear model of the labels believed, as plain scikit-learn; None where there is none."""
+    if found.coef is None:
+        return None
+    if found.classes is None:
+        return saved_model.regressor(found.coef, found.intercept)
+    return saved_model.classifier(found.coef, found.intercept, found.classes)
 
 
-def write(target: Path, job: Job, done: Cleaned, trusted: Path | None) -> None:
+def write(target: Path, job: Job, done: Cleaned, asked: Asked) -> None:
     """Write the model, the tables and the page."""
-    saved_model.save(target, done.ready.preparation, model_of(done.cleaner))
+    preparation = done.ready.preparation
+    if isinstance(preparation, patches.Dictionary):
+        patches.save(target / "dictionary.npz", preparation)
+        preparation = None
+    model = model_of(done.found)
+    if model is not None:
+        saved_model.save(target, preparation, model)
     record.write(
         target,
         job,
         done.ready,
-        done.cleaner.result_,
+        done.found.result,
         summary=done.summary,
-        tables=_tables(done.cleaner, done.ready),
-        settings={"trusted": trusted and str(trusted)},
+        tables=_tables(done, job.label),
+        settings={
+            name: None if value is None else str(value) for name, value in asked._asdict().items()
+        },
     )
 
 
-def _tables(cleaner: Any, ready: Ready) -> dict[str, Any]:
+def _tables(done: Cleaned, label: str) -> dict[str, Any]:
     """Every row's verdict; the suspects in full, worst first; the table without them."""
     import pandas
 
+    ready, found, worst = done.ready, done.found, done.found.issues
     is_suspect = np.zeros(len(ready.y), bool)
-    is_suspect[cleaner.issues_] = True
-    verdicts = pandas.DataFrame(
+    is_suspect[worst] = True
+    lines = pandas.DataFrame(
         {
             "row": ready.labels.rows,
-            "quality": np.asarray(cleaner.quality_, np.float64),
+            "quality": found.quality,
             "given_label": ready.y,
-            "suggested_label": cleaner.suggested_,
-            "weight": np.asarray(cleaner.weights_, np.float64),
+            "suggested_label": found.suggested,
+            "weight": found.weights,
             "suspect": is_suspect,
         }
     )
-    worst = np.asarray(cleaner.issues_, np.int64)
-    return {
-        "rows": verdicts,
-        "suspects": in_front(verdicts.iloc[worst].drop(columns="suspect"), ready.rows(worst)),
-        "cleaned": ready.rows(np.flatnonzero(~is_suspect)),
+    rows = ready.rows(worst)
+    ours = lines.iloc[worst].drop(columns="suspect").assign(digest=decisions.digests(rows))
+    if found.spread is not None:
+        ours = ours.assign(spread=found.spread[worst])
+    tables = {
+        "rows": lines,
+        "suspects": in_front(ours, rows),
+        "evidence": evidence.of_suspects(ready, found),
+        "cleaned": _cleaned(done, label, ~is_suspect),
     }
+    if done.decided is not None:
+        tables["decisions"] = done.decided.frame
+    if ready.table.path.is_dir():
+        tables["thumbnails"] = thumbnails.of_rows(ready.table.path, rows["image"])
+    return tables
+
+
+def _cleaned(done: Cleaned, label: str, kept: np.ndarray) -> Any:
+    """The table without its suspects, and with the labels that were corrected."""
+    frame = done.ready.rows(np.flatnonzero(kept))
+    if done.decided is None:
+        return frame
+    rows = done.ready.labels.rows[done.decided.settled]
+    corrected = done.ready.table.frame[label].copy()
+    changed = done.decided.values != done.ready.y[done.decided.settled]
+    for row, value in zip(rows[changed], done.decided.values[changed].tolist(), strict=True):
+        corrected.iloc[row] = value
+    return frame.assign(**{label: corrected.loc[frame.index]})
 
 
 def words(done: Cleaned, job: Job) -> str:
     """The summary that is printed."""
-    summary, kind, result = done.summary, done.ready.table.format, done.cleaner.result_
+    summary, kind, result = done.summary, done.ready.table.format, done.found.result
     against = (
         f"against {summary['trusted_rows']:,} trusted rows"
         if summary["trusted_rows"]
         else "by cross-fitting, since no trusted rows were given"
     )
+    lines = [
+        f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
+        f"({summary['share_of_rows']:.1%}), judged {against}."
+    ]
+    if done.decided is not None:
+        lines.append(
+            f"Decided before: {summary['confirmed_labels']:,} labels confirmed, "
+            f"{summary['corrected_labels']:,} corrected, {summary['unclear_labels']:,} unclear."
+        )
     return "\n".join(
         [
-            f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
-            f"({summary['share_of_rows']:.1%}), judged {against}.",
+            *lines,
             *done.ready.notes,
-            *how_it_ended(result.status, result.message),
+            *(how_it_ended(result.status, result.message) if result else []),
             f"Suspect rows, worst first: {job.out / f'suspects.{kind}'}",
             f"The table without them: {job.out / f'cleaned.{kind}'}",
             f"Report: {job.out / 'report.html'}",

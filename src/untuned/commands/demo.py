@@ -9,6 +9,7 @@ import numpy as np
 
 from untuned.commands import clean
 from untuned.commands.job import Job
+from untuned.commands.sources import Asked
 from untuned.util import folder
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ def run(job: Job) -> tuple[dict[str, Any], str]:
     with folder.written_whole(job.out, job.overwrite) as target:
         for name, frame in (("train", digits.train), ("trusted", digits.trusted)):
             frame.to_csv(target / f"{name}.csv", index=False)
-        done = clean.fit(job, target / "train.csv", target / "trusted.csv")
+        done = clean.fit(job, target / "train.csv", Asked(trusted=target / "trusted.csv"))
         done.summary.update(truth(done, digits))
-        clean.write(target, job, done, job.out / "trusted.csv")
+        clean.write(target, job, done, Asked(trusted=job.out / "trusted.csv"))
         figure(done, digits).savefig(target / "run.png", dpi=110)
     return done.summary, clean.words(done, job)
 
@@ -78,16 +79,16 @@ def truth(done: clean.Cleaned, digits: Digits) -> dict[str, Any]:
     ready, wrong = done.ready, digits.wrong
     # The model that believes all labels alike, and the cleaned one.
     before = LogisticRegression(max_iter=1000).fit(ready.X, ready.y)
-    after = clean.model_of(done.cleaner)
+    after = clean.model_of(done.found)
     X = ready.preparation.transform(digits.test.drop(columns=LABEL))
     accuracies = [
         float(np.mean(model.predict(X) == digits.test[LABEL])) for model in (before, after)
     ]
-    lowest = np.argsort(done.cleaner.quality_, kind="stable")[: int(wrong.sum())]
+    lowest = np.argsort(done.found.quality, kind="stable")[: int(wrong.sum())]
     return {
         "wrong_labels": int(wrong.sum()),
         "wrong_labels_among_lowest_quality": int(wrong[lowest].sum()),
-        "wrong_labels_among_suspects": int(wrong[done.cleaner.issues_].sum()),
+        "wrong_labels_among_suspects": int(wrong[done.found.issues].sum()),
         "test_accuracy_before": accuracies[0],
         "test_accuracy_after": accuracies[1],
     }
@@ -104,7 +105,7 @@ def figure(done: clean.Cleaned, digits: Digits) -> Figure:
     left, right = halves
 
     panel = left.subplots()
-    wrong, quality = digits.wrong, done.cleaner.quality_
+    wrong, quality = digits.wrong, done.found.quality
     bins = np.linspace(0, 1, 31).tolist()
     panel.hist(quality[~wrong], bins, color=plotting.BLUE, alpha=0.7, label="right label")
     panel.hist(quality[wrong], bins, color=plotting.ORANGE, alpha=0.7, label="wrong label")

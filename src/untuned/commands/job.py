@@ -56,9 +56,9 @@ class Ready(NamedTuple):
     table: Table
     labels: Labels
     columns: list[Column]
-    images: pixels.Images | None
-    preparation: Any  # the fitted scikit-learn transformer
-    X: np.ndarray
+    images: pixels.Images | None  # square pixels in the table's columns
+    preparation: Any  # the fitted scikit-learn transformer; None where features were given
+    X: Any  # an array, or a CSR matrix where there are texts
     notes: list[str]  # what was done, one sentence each
 
     @property
@@ -75,7 +75,7 @@ class Ready(NamedTuple):
         return self.table.frame.iloc[self.labels.rows[picked]]
 
 
-def make_ready(path: Path, label: str, task: Task | None) -> Ready:
+def make_ready(path: Path, label: str, task: Task | None, reads_text: bool = False) -> Ready:
     """Read a table, understand its columns, and turn them into numbers."""
     with progress.busy(f"Reading {path}"):
         table = files.read(path)
@@ -86,7 +86,7 @@ def make_ready(path: Path, label: str, task: Task | None) -> Ready:
                 f"{path} has no column besides the label {brief(label)}; expected columns to "
                 "learn from."
             )
-        found = columns.understand(used, path)
+        found = columns.understand(used, path, reads_text)
         preparation = columns.preparation(found)
         # As the estimators want it, which spares a copy in float64.
         X = preparation.fit_transform(used[columns.names_used(found)]).astype(np.float32)
@@ -94,12 +94,14 @@ def make_ready(path: Path, label: str, task: Task | None) -> Ready:
     return Ready(table, given, found, images, preparation, X, _notes(table, given, found, images))
 
 
-def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[np.ndarray, Labels]:
+def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[Any, Labels]:
     """The trusted rows, prepared as the others were; they must have the same columns."""
     with progress.busy(f"Reading {path}"):
         table = files.read(path)
-        classes = np.unique(ready.y)
-        given = labels.read_trusted(table, label, classes, ready.table)
+        if ready.labels.task == "numbers":
+            given = labels.read(table, label, "numbers")
+        else:
+            given = labels.read_trusted(table, label, np.unique(ready.y), ready.table)
         frame = table.frame.iloc[given.rows]
         for column in ready.columns:
             if column.kind != "left out":
@@ -121,6 +123,13 @@ def _check_as_in_train(frame: Any, column: Column, path: Path, train: Path) -> N
     if column.kind == "categories":
         return
     values = frame[column.name]
+    if column.kind == "text":
+        if not values.dropna().map(lambda value: isinstance(value, str)).all():
+            raise ValueError(
+                f"Column {brief(column.name)} is text in {train} and something else in {path}; "
+                "expected the same columns in both."
+            )
+        return
     if not types.is_numeric_dtype(values) or types.is_bool_dtype(values):
         raise ValueError(
             f"Column {brief(column.name)} holds numbers in {train} and something else in {path}; "
@@ -129,9 +138,9 @@ def _check_as_in_train(frame: Any, column: Column, path: Path, train: Path) -> N
     columns.refuse_extremes(values, path)
 
 
-def _check_range(X: np.ndarray, frame: Any, path: Path, ready: Ready) -> None:
+def _check_range(X: Any, frame: Any, path: Path, ready: Ready) -> None:
     """Refuse a trusted row that is so far from all others that its squares would overflow."""
-    far = np.argwhere(np.abs(X) > FARTHEST)
+    far = np.transpose((abs(X) > FARTHEST).nonzero())
     if len(far):
         row, feature = far[0]
         name = ready.seen[feature].column
@@ -156,6 +165,7 @@ def _notes(
         ("numbers", "standardised"),
         ("pixels", "scaled to 0 to 1"),
         ("categories", "turned into columns of 0 and 1"),
+        ("text", "read as frequencies of words and of pieces of words"),
     ):
         names = [column.name for column in found if column.kind == kind]
         if names:
@@ -164,8 +174,8 @@ def _notes(
     if holes:
         count, names = sum(column.missing for column in holes), [column.name for column in holes]
         notes.append(
-            f"{count:,} missing values in {_list(names)}: set to the median in numbers, a "
-            "category of their own elsewhere."
+            f"{count:,} missing values in {_list(names)}: set to the median in numbers, an "
+            "empty text in texts, a category of their own elsewhere."
         )
     reasons: dict[str, list[str]] = {}
     for column in found:

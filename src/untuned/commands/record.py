@@ -24,14 +24,18 @@ def write(
     folder: Path,
     job: Job,
     ready: Ready,
-    result: Result,
+    result: Result | None,
     *,
     summary: dict[str, Any],
     tables: dict[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Write the tables, result.json and the page; the model is already there."""
-    tables = tables | {"history": result.history.to_frame()}
+    """Write the tables, result.json and the page; the model is already there.
+
+    `result` is None where nothing was searched for.
+    """
+    if result is not None:
+        tables = tables | {"history": result.history.to_frame()}
     names = {
         name: files.write(frame, folder, name, ready.table.format) for name, frame in tables.items()
     }
@@ -53,14 +57,7 @@ def write(
         "images": ready.images._asdict() if ready.images else None,
         "settings": {"method": job.method, "seed": job.seed, "max_seconds": job.max_seconds}
         | settings,
-        "run": {
-            "status": result.status,
-            "message": result.message,
-            "steps": result.steps,
-            "seconds": result.seconds,
-            "compile_seconds": result.compile_seconds,
-            "counts": result.counts,
-        },
+        "run": _run(result) if result else None,
         "files": names,
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in PACKAGES},
@@ -68,6 +65,17 @@ def write(
     text = json.dumps(_plain(found), indent=2, ensure_ascii=False, allow_nan=False)
     (folder / "result.json").write_text(text + "\n", encoding="utf-8")
     run_page.write(folder, folder)
+
+
+def _run(result: Result) -> dict[str, Any]:
+    return {
+        "status": result.status,
+        "message": result.message,
+        "steps": result.steps,
+        "seconds": result.seconds,
+        "compile_seconds": result.compile_seconds,
+        "counts": result.counts,
+    }
 
 
 def _plain(value: Any) -> Any:

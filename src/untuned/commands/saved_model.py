@@ -37,11 +37,12 @@ def regressor(coef: np.ndarray, intercept: Any) -> Any:
 
 
 def save(folder: Path, preparation: Any, model: Any) -> str:
-    """Write the columns' preparation and the model as one pipeline; gives the file's name."""
+    """Write the columns' preparation, if any, and the model as one pipeline; gives its name."""
     from sklearn.pipeline import Pipeline
     from skops import io
 
-    whole = Pipeline([("prepare", preparation), ("model", model)])
+    first = [] if preparation is None else [("prepare", preparation)]
+    whole = Pipeline([*first, ("model", model)])
     io.dump(whole, folder / FILE, compression=zipfile.ZIP_DEFLATED)
     return FILE
 

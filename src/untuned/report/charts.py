@@ -1,51 +1,17 @@
-"""The charts of a run's page."""
+"""Charts that answer to the mouse, by plotly; those that stand still are in drawings.py."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from untuned.report import page
-from untuned.run.plotting import BLUE, ORANGE, PANELS
-
-if TYPE_CHECKING:
-    import pandas
+from untuned.run.plotting import BLUE, ORANGE
 
 
 def side_by_side(*figures: Any) -> str:
     """Charts side by side where there is room, else one below the other."""
     shown = "".join(page.chart(figure, tools=False) for figure in figures)
     return f'<div class="charts">{shown}</div>'
-
-
-def convergence(history: pandas.DataFrame) -> str:
-    """The outer loss, the norms and the step sizes against steps."""
-    mode = "lines" if len(history) > 1 else "markers"
-    loss = _figure("Outer loss", "step")
-    loss.add_scatter(x=history["step"], y=history["outer"], mode=mode, line={"color": BLUE})
-    figures = [loss]
-    for title, lines in PANELS.items():
-        figure = _figure(title, "step")
-        figure.update_yaxes(type="log", exponentformat="power")
-        for column, (label, colour) in lines.items():
-            values = history[column].where(history[column] > 0)  # zero has no logarithm
-            figure.add_scatter(
-                x=history["step"], y=values, mode=mode, name=label, line={"color": colour}
-            )
-        figure.update_layout(showlegend=True, legend={"orientation": "h", "y": -0.25})
-        figures.append(figure)
-    return side_by_side(*figures)
-
-
-def histogram(values: Any, title: str, axis: str, low: float, high: float) -> Any:
-    """How often each value occurs, counted here so that the page stays small."""
-    counts, edges = np.histogram(np.asarray(values, float), bins=40, range=(low, high))
-    figure = _figure(title, axis)
-    middles = (edges[1:] + edges[:-1]) / 2
-    figure.add_bar(x=middles, y=counts, marker={"color": BLUE}, width=np.diff(edges))
-    figure.update_yaxes(title="rows")
-    return figure
 
 
 def dots(names: list[str], values: Any, axis: str) -> Any:

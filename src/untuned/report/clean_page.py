@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from untuned.report import charts, page, rows
+from untuned.report import cards, drawings, page
 from untuned.report.grid import grid, natural
 from untuned.report.run_page import Contents, Run
 
@@ -17,8 +17,35 @@ MOST_PAIRS = 100
 
 
 def contents(run: Run) -> Contents:
-    """Suspects, given against suggested, and the quality of all labels."""
-    summary, verdicts = run.found["summary"], run.table("rows")
+    """Suspects to decide on; given against suggested, and the quality of all labels."""
+    verdicts, suspects = run.table("rows"), run.table("suspects")
+    is_numbers = run.found["input"]["task"] == "numbers"
+    quality = page.Section(
+        "Quality of all labels",
+        "Quality says how likely the given label is right: near 1 it is sound, near 0 it is "
+        "suspect. Weight is how much the row counts in training.",
+        drawings.side_by_side(
+            drawings.histogram(verdicts["quality"], "Quality", "quality of the label", 0, 1),
+            drawings.histogram(verdicts["weight"], "Weights", "weight in training", 0, 1),
+        )
+        + ("" if is_numbers else _per_class(verdicts)),
+    )
+    differ = page.Section(
+        "Given and suggested",
+        "Rows by the label they have and the label the model suggests. Off the diagonal the two "
+        "differ.",
+        "" if is_numbers else _confusion(verdicts),
+    )
+    return Contents(
+        f"Suspect labels in {run.source}",
+        _lead(run),
+        [quality] if is_numbers else [differ, quality],
+        deck="" if suspects.empty else cards.deck(run, suspects),
+    )
+
+
+def _lead(run: Run) -> str:
+    summary = run.found["summary"]
     against = (
         f"{summary['trusted_rows']:,} trusted rows"
         if summary["trusted_rows"]
@@ -29,46 +56,18 @@ def contents(run: Run) -> Contents:
         f"({summary['share_of_rows']:.1%}), judged against {against}. The share of wrong labels is "
         f"estimated at {summary['noise_rate_estimate']:.1%}."
     )
+    if "corrected_labels" in summary:
+        lead += (
+            f" Before, {summary['confirmed_labels']:,} labels were confirmed, "
+            f"{summary['corrected_labels']:,} corrected and {summary['unclear_labels']:,} found "
+            "unclear."
+        )
     if "wrong_labels" in summary:
         lead += (
             f" Of these labels {summary['wrong_labels']:,} were made wrong on purpose; "
             f"{summary['wrong_labels_among_suspects']:,} of them are among the suspects."
         )
-    return Contents(
-        f"Suspect labels in {run.source}",
-        lead,
-        [
-            _suspects(run),
-            page.Section(
-                "Given and suggested",
-                "Rows by the label they have and the label the model suggests. Off the diagonal "
-                "the two differ.",
-                _confusion(verdicts),
-            ),
-            page.Section(
-                "Quality of all labels",
-                "Quality says how likely the given label is right: near 1 it is sound, near 0 it "
-                "is suspect. Weight is how much the row counts in training.",
-                charts.side_by_side(
-                    charts.histogram(verdicts["quality"], "Quality", "quality of the label", 0, 1),
-                    charts.histogram(verdicts["weight"], "Weights", "weight in training", 0, 1),
-                )
-                + _per_class(verdicts),
-            ),
-        ],
-    )
-
-
-def _suspects(run: Run) -> page.Section:
-    title, table = "Suspect labels, worst first", run.table("suspects")
-    if table.empty:
-        return page.Section(title, "No label looks wrong.")
-    front = table.iloc[:, :4].set_axis(["row", "quality", "given", "suggested"], axis=1)
-    front = front[["given", "suggested", "quality", "row"]]  # what a phone shows first
-    front = front.astype({"given": str, "suggested": str}).round({"quality": 4})
-    # Its first five columns are the verdict: row, quality, given, suggested, weight.
-    body = rows.view(run, table, 5, front, ("given", "suggested"))
-    return page.Section(title, rows.note(run, "suspects", len(table)), body)
+    return lead
 
 
 def _confusion(verdicts: pandas.DataFrame) -> str:

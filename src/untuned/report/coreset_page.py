@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from untuned.report import charts, page, rows
+from untuned.report import charts, drawings, page, rows
 from untuned.report.grid import grid
 from untuned.report.run_page import Contents, Run
 
@@ -32,8 +32,8 @@ def contents(run: Run) -> Contents:
             page.Section(
                 "Weights of the kept rows",
                 "How much each kept row counts in training.",
-                charts.side_by_side(
-                    charts.histogram(weights, "Weights", "weight", 0, float(weights.max()))
+                drawings.side_by_side(
+                    drawings.histogram(weights, "Weights", "weight", 0, float(weights.max()))
                 ),
             ),
             _rows(run, kept),

@@ -17,7 +17,7 @@ STYLE = """
 .grid label { display: grid; color: var(--faint); }
 .grid input, .grid select { font: inherit; padding: 0.3rem 0.4rem; max-width: 14rem; }
 .grid .wide { max-height: 36rem; overflow: auto; border-block: 1px solid var(--line); }
-.grid th { position: sticky; top: 0; background: #fff; padding: 0; z-index: 1; }
+.grid th { position: sticky; top: 0; background: var(--paper); padding: 0; z-index: 1; }
 .grid th button { all: unset; cursor: pointer; padding: 0.4rem 0.7rem; font-weight: 600; }
 .grid th button:focus-visible { outline: 2px solid #0072b2; outline-offset: -2px; }
 .grid th button::after { content: "\\2195"; color: var(--faint); padding-left: 0.3rem; }

@@ -10,14 +10,15 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from untuned.report import grid
+from untuned.report import drawings, grid
 
 if TYPE_CHECKING:
     import pandas
 
 STYLE = """
-:root { color-scheme: light; --ink: #1b1f24; --faint: #57606a; --line: #d8dee4; }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: #fff;
+:root { color-scheme: light; --ink: #1b1f24; --faint: #57606a; --line: #d8dee4; --paper: #fff;
+        --shade: #f6f8fa; }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
        max-width: 72rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
 p { max-width: 46rem; }
@@ -27,7 +28,7 @@ table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabu
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-align: right;
          white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f6f8fa; padding: 0.7rem; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--shade); padding: 0.7rem; }
 h1, p { overflow-wrap: anywhere; }
 .charts { display: grid; gap: 1rem;
           grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); }
@@ -70,18 +71,37 @@ def table(frame: pandas.DataFrame) -> str:
     return f'<div class="wide">{frame.to_html(index=False, border=0, na_rep="")}</div>'
 
 
-def write(path: Path, title: str, lead: str, sections: list[Section], footer: str = "") -> None:
-    """Write the page. `lead`, texts and footer are plain text; bodies are HTML."""
-    from plotly.offline import get_plotlyjs
+def write(
+    path: Path,
+    title: str,
+    lead: str,
+    sections: list[Section],
+    footer: str = "",
+    deck: str = "",
+) -> None:
+    """Write the page. `lead`, texts and footer are plain text; bodies are HTML.
 
+    `deck` is HTML that people work on: the sections are folded away above it.
+    """
     parts = "\n".join(_section(section) for section in sections)
     has_charts = 'class="plotly-graph-div"' in parts
-    script = f"<script>{get_plotlyjs()}</script>" if has_charts else ""
     has_grid = '<div class="grid">' in parts
-    style = STYLE + grid.STYLE if has_grid else STYLE
-    after = (FIT_CHARTS if has_charts else "") + (
-        f"<script>{grid.script()}</script>\n" if has_grid else ""
-    )
+    style = STYLE + (grid.STYLE if has_grid else "")
+    style += drawings.STYLE if '<div class="charts"><svg' in parts else ""
+    script, after = "", ""
+    if has_charts:
+        from plotly.offline import get_plotlyjs
+
+        script, after = f"<script>{get_plotlyjs()}</script>", FIT_CHARTS
+    if has_grid:
+        after += f"<script>{grid.script()}</script>\n"
+    if deck:
+        from untuned.report import cards
+
+        style += cards.style()
+        after += f"<script>{cards.script()}</script>\n"
+        folded = "About this run: how labels differ, quality, columns, settings"
+        parts = f'<details class="about"><summary>{folded}</summary>\n{parts}</details>\n{deck}'
     path.write_text(
         "<!doctype html>\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from untuned.report import charts, page
+from untuned.report import drawings, page
 from untuned.report.grid import grid
 from untuned.tables.files import EXPECTED
 from untuned.util.wording import brief, reason
@@ -33,11 +33,11 @@ class Run(NamedTuple):
     folder: Path
     found: dict[str, Any]  # result.json
 
-    def table(self, name: str) -> pandas.DataFrame:
+    def table(self, name: str, as_text: bool = False) -> pandas.DataFrame:
         """One of the run's tables."""
         from untuned.tables import files
 
-        return files.read_own(self.folder, str(self.found["files"][name]))
+        return files.read_own(self.folder, str(self.found["files"][name]), as_text)
 
     @property
     def source(self) -> str:
@@ -52,6 +52,7 @@ class Contents(NamedTuple):
     lead: str
     sections: list[page.Section]
     footer: str = ""
+    deck: str = ""  # cards to decide on; the sections are then folded away above them
 
 
 def read(folder: Path) -> Run:
@@ -92,12 +93,12 @@ def _contents(run: Run) -> Contents:
     """All that the page says; an error of one sentence where files contradict each other."""
     try:
         module = importlib.import_module(PAGES[run.found["command"]])
-        title, lead, sections, _ = module.contents(run)
+        made = module.contents(run)
         footer = (
             f"Made by untuned {run.found['versions']['untuned']} on {run.found['made']}. All "
             "numbers are in result.json and the tables beside this page."
         )
-        return Contents(title, lead, [*sections, *_about(run)], footer)
+        return made._replace(sections=[*made.sections, *_about(run)], footer=footer)
     except CHANGED_BY_HAND as error:
         if isinstance(error, ValueError) and str(error).endswith(EXPECTED):
             raise
@@ -116,18 +117,9 @@ def how_it_ended(status: str, message: str) -> list[str]:
 
 def _about(run: Run) -> list[page.Section]:
     """What every run has: how it went, what was done with the columns, settings, versions."""
-    found, about = run.found, run.found["run"]
-    took = (
-        f"The last search took {about['steps']:,} steps in {about['seconds']:.1f} s, after "
-        f"{about['compile_seconds']:.1f} s of compilation. It minimizes the outer loss, whose "
-        "gradient, the hypergradient, should fall."
-    )
+    found = run.found
     return [
-        page.Section(
-            "The run",
-            "\n\n".join([*how_it_ended(about["status"], about["message"]), took]),
-            charts.convergence(run.table("history")),
-        ),
+        *([_search(run)] if found["run"] else []),
         page.Section("Columns", "\n\n".join(found["notes"]), _columns(found["columns"])),
         page.Section(
             "Settings and versions",
@@ -136,6 +128,20 @@ def _about(run: Run) -> list[page.Section]:
             + f"{_pairs('package', found['versions'])}</div>",
         ),
     ]
+
+
+def _search(run: Run) -> page.Section:
+    about = run.found["run"]
+    took = (
+        f"The last search took {about['steps']:,} steps in {about['seconds']:.1f} s, after "
+        f"{about['compile_seconds']:.1f} s of compilation. It minimizes the outer loss, whose "
+        "gradient, the hypergradient, should fall."
+    )
+    return page.Section(
+        "The run",
+        "\n\n".join([*how_it_ended(about["status"], about["message"]), took]),
+        drawings.convergence(run.table("history")),
+    )
 
 
 def _columns(columns: list[dict[str, Any]]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from untuned.tables import pixels
+from untuned.tables import pixels, texts
 from untuned.util.limits import LARGEST
 from untuned.util.wording import brief
 
@@ -24,7 +24,7 @@ MOST_CATEGORIES = 20
 # Text that differs in more than half of the rows is a name, an identifier or prose.
 MOST_DISTINCT = 0.5
 
-Kind = Literal["numbers", "pixels", "categories", "left out"]
+Kind = Literal["numbers", "pixels", "categories", "text", "left out"]
 
 
 class Column(NamedTuple):
@@ -43,19 +43,25 @@ class Feature(NamedTuple):
     column: str
 
 
-def understand(frame: pandas.DataFrame, path: Path) -> list[Column]:
-    """What each column is. `frame` has no label and only the rows that are used."""
+def understand(frame: pandas.DataFrame, path: Path, reads_text: bool = False) -> list[Column]:
+    """What each column is. `frame` has no label and only the rows that are used.
+
+    `reads_text` is for models that take sparse rows; for others prose is left out.
+    """
     images = pixels.find(frame)
-    columns = [_understand_one(frame[name], path, images is not None) for name in frame.columns]
+    columns = [
+        _understand_one(frame[name], path, images is not None, reads_text) for name in frame.columns
+    ]
     if all(column.kind == "left out" for column in columns):
+        kinds = "numbers, categories or text" if reads_text else "numbers or categories"
         raise ValueError(
             f"{path} has no column to learn from besides the label; expected at least one column "
-            "of numbers or categories that is not the same in every row."
+            f"of {kinds} that is not empty and not the same in every row."
         )
     return columns
 
 
-def _understand_one(values: pandas.Series, path: Path, is_image: bool) -> Column:
+def _understand_one(values: pandas.Series, path: Path, is_image: bool, reads_text: bool) -> Column:
     from pandas.api import types
 
     name, missing, there = str(values.name), int(values.isna().sum()), values.dropna()
@@ -83,6 +89,10 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool) -> Column
             return column("pixels", "scaled to 0 to 1")
         filled = f"{missing:,} missing set to the median, " if missing else ""
         return column("numbers", f"{filled}standardised")
+    is_varied = distinct > min(MOST_CATEGORIES, MOST_DISTINCT * len(there))
+    if reads_text and is_varied and texts.are_prose(there):
+        empty = f", {missing:,} missing as empty ones" if missing else ""
+        return column("text", f"frequencies of words and of pieces of words{empty}")
     if distinct > max(MOST_CATEGORIES, MOST_DISTINCT * len(there)):
         return column("left out", "text that differs from row to row: names or identifiers")
     shown = f"{distinct:,} categories"
@@ -157,8 +167,12 @@ def preparation(columns: list[Column]) -> Any:
         ),
     }
     names = {kind: [each.name for each in columns if each.kind == kind] for kind in steps}
+    prose = [each.name for each in columns if each.kind == "text"]
+    # Dense, but never where there are texts, of which a row has few words.
     return ColumnTransformer(
-        [(kind, steps[kind], names[kind]) for kind in steps if names[kind]], sparse_threshold=0
+        [(kind, steps[kind], names[kind]) for kind in steps if names[kind]]
+        + [(f"text {place}", texts.step(), [name]) for place, name in enumerate(prose)],
+        sparse_threshold=1.0 if prose else 0,
     )
 
 
@@ -177,4 +191,6 @@ def features(prepared: Any) -> list[Feature]:
                 words = ["(missing)" if pandas.isna(v) else str(v) for v in values if v not in rare]
                 words += ["(rare ones)"] if rare else []
                 found += [Feature(f"{name} = {word}", name) for word in words]
+        elif kind.startswith("text"):
+            found += [Feature(names[0], names[0])] * (2 * texts.WIDTH)
     return found

@@ -31,8 +31,11 @@ class Table(NamedTuple):
     frame: pandas.DataFrame
 
 
-def read(path: Path) -> Table:
-    """The table in a file; its first bytes, not its name, say which format it is in."""
+def read(path: Path, as_text: bool = False) -> Table:
+    """The table in a file; its first bytes, not its name, say which format it is in.
+
+    With `as_text` the cells of a CSV file are taken as they are written, and none is missing.
+    """
     if not path.exists():
         raise ValueError(f"There is no file {path}; check the name, or the folder you are in.")
     if path.is_dir():
@@ -43,7 +46,7 @@ def read(path: Path) -> Table:
         raise ValueError(f"{path} is empty; expected a CSV or Parquet file with rows.")
     kind: Format = "parquet" if head.startswith(b"PAR1") else "csv"
     try:
-        frame = _read_parquet(path) if kind == "parquet" else _read_csv(path, head)
+        frame = _read_parquet(path) if kind == "parquet" else _read_csv(path, head, as_text)
     except MemoryError:
         raise
     except Exception as error:  # pandas and pyarrow raise a dozen kinds for damaged files
@@ -65,7 +68,7 @@ def write(frame: pandas.DataFrame, folder: Path, name: str, kind: Format) -> str
     return file
 
 
-def read_own(folder: Path, name: str) -> pandas.DataFrame:
+def read_own(folder: Path, name: str, as_text: bool = False) -> pandas.DataFrame:
     """A table that `write` wrote into a folder; `name` comes from a file and may be anything."""
     import pandas
 
@@ -78,7 +81,8 @@ def read_own(folder: Path, name: str) -> pandas.DataFrame:
     try:
         if path.suffix == ".parquet":
             return pandas.read_parquet(path)
-        return pandas.read_csv(path, low_memory=False)
+        how: dict = {"dtype": str, "keep_default_na": False} if as_text else {}
+        return pandas.read_csv(path, low_memory=False, **how)
     except MemoryError:
         raise
     except Exception as error:  # as in `read`
@@ -104,7 +108,7 @@ def _read_parquet(path: Path) -> pandas.DataFrame:
     return frame.reset_index(drop=True)
 
 
-def _read_csv(path: Path, head: bytes) -> pandas.DataFrame:
+def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
     import pandas
 
     if b"\0" in head:
@@ -131,7 +135,8 @@ def _read_csv(path: Path, head: bytes) -> pandas.DataFrame:
         warnings.simplefilter("error", pandas.errors.ParserWarning)
         try:
             # pandas' own way of reading, so that a saved model meets the same types again.
-            return pandas.read_csv(path, sep=separator, index_col=False, low_memory=False)
+            how: dict = {"dtype": str, "keep_default_na": False} if as_text else {}
+            return pandas.read_csv(path, sep=separator, index_col=False, low_memory=False, **how)
         except pandas.errors.ParserWarning as error:
             raise ValueError(
                 f"{path} has rows with more cells than its first line has names; give every "

@@ -1,0 +1,175 @@
+"""The judgement of every label, whoever judged: classes or numbers, with or without decisions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse, vstack
+
+from untuned.commands.job import Job
+from untuned.run.result import Result
+from untuned.tables.decisions import Decisions
+
+NAMES = ("linear", "neighbours", "trees")  # judges that a second round may ask for by name
+LEAST_SHARE = 0.05  # of what is said; who had less is not asked again
+MOST_TURNS = 200  # until the share of wrong labels agrees with the qualities
+
+
+class Verdicts(NamedTuple):
+    """One entry per row that has a label."""
+
+    quality: np.ndarray
+    suggested: np.ndarray
+    weights: np.ndarray
+    issues: np.ndarray  # positions, the worst first, without those decided already
+    noise_rate: float
+    heard: dict[str, float]  # which judges, and how much each counted
+    coef: np.ndarray | None  # of a linear model of the labels believed
+    intercept: Any
+    classes: np.ndarray | None  # None for numbers
+    result: Result | None  # of the last search
+    spread: np.ndarray | None = None  # of numbers around the one suggested
+
+
+def of_classes(
+    job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any, pred_probs: Any,
+    judges: tuple[str, ...] = (), known: tuple[int, int] | None = None,
+) -> Verdicts:  # fmt: skip
+    """By a LabelCleaner.
+
+    `judges` are those to hear, all if none is named. `known` says how many of how many other labels
+    of the same table were wrong.
+    """
+    from untuned.estimators import LabelCleaner
+
+    # Said only where it is asked for: a cleaner that judges by X alone has no such argument.
+    asked: dict[str, Any] = {"judge": list(judges)} if judges else {}
+    given = {} if pred_probs is None else {"pred_probs": pred_probs}
+    cleaner: Any = LabelCleaner(**job.estimator_options(), **asked)
+    cleaner.fit(X, y, X_trusted=X_trusted, y_trusted=y_trusted, **given)
+    quality, suggested = np.asarray(cleaner.quality_, np.float64), np.asarray(cleaner.suggested_)
+    issues, rate = np.asarray(cleaner.issues_, np.int64), float(cleaner.noise_rate_)
+    if known is not None:
+        quality, rate = rerated(quality, *known)
+        issues = np.flatnonzero(quality < 0.5)
+        issues = issues[np.argsort(quality[issues], kind="stable")]
+        suggested = np.where(quality < 0.5, suggested, y)
+        new = issues[suggested[issues] == y[issues]]
+        if len(new):
+            suggested[new] = _other_than(y[new], cleaner.predict_proba(X[new]), cleaner.classes_)
+    return Verdicts(
+        quality, suggested, np.asarray(cleaner.weights_, np.float64), issues, rate, _heard(cleaner),
+        getattr(cleaner, "coef_", None), getattr(cleaner, "intercept_", None), cleaner.classes_,
+        cleaner.result_,
+    )  # fmt: skip
+
+
+def rerated(quality: np.ndarray, wrong: int, others: int) -> tuple[np.ndarray, float]:
+    """Quality at the share of wrong labels in the whole table, and that share.
+
+    People look at the worst labels first. The rows they leave have fewer wrong labels, and a
+    cleaner that sees only those would believe too many of the rest. How labels came to be wrong
+    does not depend on who was looked at: the share is that of all rows, `wrong` of `others` known.
+    """
+    before = float(np.clip(1 - quality.mean(), 1e-6, 1 - 1e-6))
+    rate, odds = before, (1 - quality) / np.maximum(quality, 1e-12)
+    for _ in range(MOST_TURNS):
+        factor = (rate / (1 - rate)) / (before / (1 - before))
+        now = 1 / (1 + factor * odds)
+        last, rate = rate, float(((1 - now).sum() + wrong) / (len(quality) + others))
+        rate = float(np.clip(rate, 1e-6, 0.5))  # a table that is mostly wrong cannot be judged
+        if abs(rate - last) < 1e-6:
+            break
+    return now, rate
+
+
+def _other_than(given: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    found = probabilities.copy()
+    found[np.arange(len(given)), np.searchsorted(classes, given)] = -1
+    return classes[found.argmax(axis=1)]
+
+
+def _heard(cleaner: Any) -> dict[str, float]:
+    found = getattr(cleaner, "judges_", {})
+    return {str(name): float(weight) for name, weight in dict(found).items()}
+
+
+def worth_asking(heard: dict[str, float]) -> list[str]:
+    """Whom a second round asks: who was heard in the first, and the linear one, for the model.
+
+    Boosting takes longer than all others together, and is heard after them.
+    """
+    least = LEAST_SHARE * sum(heard.values())
+    return [name for name in NAMES if name in heard and (name == "linear" or heard[name] > least)]
+
+
+def of_numbers(job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any) -> Verdicts:
+    """By how far the predictions of regressors are off."""
+    from untuned.estimators.cleaning import numbers
+
+    found = numbers.judge(X, y, X_trusted, y_trusted, seed=job.seed)
+    suggested = np.where(found.quality < 0.5, found.predicted, y)
+    return Verdicts(
+        found.quality, suggested, found.quality, found.issues, found.noise_rate, found.heard,
+        found.coef, found.intercept, None, None, found.spread,
+    )  # fmt: skip
+
+
+def with_decisions(
+    job: Job, X: Any, y: np.ndarray, trusted: tuple[Any, Any], pred_probs: Any, decided: Decisions
+) -> Verdicts:
+    """Judge the rows that nobody has settled; settled ones count as trusted.
+
+    Where too few are settled to be a trusted set of their own, or a class would be left without
+    rows to judge, they stay among the others with their labels corrected.
+    """
+    is_numbers = y.dtype.kind == "f"
+    corrected = y.copy()
+    corrected[decided.settled] = decided.values
+    open_rows = np.ones(len(y), bool)
+    open_rows[decided.settled] = False
+    X_trusted, y_trusted = trusted
+    whole = np.unique(y)
+    apart = is_numbers or (
+        pred_probs is None
+        and len(decided.settled) >= len(whole)
+        and len(np.unique(y[open_rows])) == len(whole)
+    )
+    if apart and len(decided.settled) and open_rows.sum() >= 10:
+        X_trusted = _stacked(X[decided.settled], X_trusted)
+        y_trusted = decided.values if y_trusted is None else np.r_[decided.values, y_trusted]
+        rows = np.flatnonzero(open_rows)
+    else:
+        rows = np.arange(len(y))
+    if is_numbers:
+        found = of_numbers(job, X[rows], corrected[rows], X_trusted, y_trusted)
+    else:
+        changed = int((decided.values != y[decided.settled]).sum())
+        known = (changed, len(decided.settled)) if len(rows) < len(y) else None
+        found = of_classes(
+            job, X[rows], corrected[rows], X_trusted, y_trusted, pred_probs, decided.judges, known
+        )
+    quality, weights = np.ones(len(y)), np.ones(len(y))
+    quality[rows], weights[rows] = found.quality, found.weights
+    suggested = corrected.copy()
+    suggested[rows] = found.suggested
+    quality[decided.settled], weights[decided.settled] = 1.0, 1.0
+    suggested[decided.settled] = decided.values
+    suggested[decided.unclear] = y[decided.unclear]
+    seen = np.r_[decided.settled, decided.unclear]
+    issues = rows[found.issues]
+    issues = issues[~np.isin(issues, seen)]
+    spread = None
+    if found.spread is not None:
+        spread = np.full(len(y), np.nan)
+        spread[rows] = found.spread
+    return found._replace(
+        quality=quality, weights=weights, suggested=suggested, issues=issues, spread=spread
+    )
+
+
+def _stacked(X: Any, below: Any) -> Any:
+    if below is None:
+        return X
+    return vstack([X, below], format="csr") if issparse(X) else np.vstack([X, below])

@@ -1,0 +1,191 @@
+"""Wrong labels that are numbers: how far unseen predictions are off, in units of their own spread.
+
+A label is taken to be right or wrong at random. Right ones lie around the prediction of models that
+have not seen the row, in a t distribution whose scale s(x) is predicted as well; wrong ones may be
+anything that labels are. With the share w of wrong labels, quality is Bayes' rule:
+
+    quality = (1 - w) t((y - f(x)) / s(x)) / s(x) / ((1 - w) t(...) / s(x) + w p(y)).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+from scipy.sparse import issparse, vstack
+
+FOLDS = 3
+ROUNDS = 2  # of training; the second believes labels as far as the first did
+STEPS = 100  # of the share of wrong labels, at most
+TAILS = (3.0, 5.0, 10.0, 30.0)  # degrees of freedom that are tried
+SMALLEST_SPREAD = 0.1  # of the median spread: no row is predicted without error
+FEWEST = 10
+
+
+class Judged(NamedTuple):
+    """What was found out about each number."""
+
+    quality: np.ndarray  # probability that it is right
+    predicted: np.ndarray  # by models that have not seen the row
+    spread: np.ndarray  # of right labels around the prediction
+    noise_rate: float
+    heard: dict[str, float]  # weight of each judge in the prediction
+    coef: np.ndarray  # of a ridge regression on the labels believed
+    intercept: float
+
+    @property
+    def issues(self) -> np.ndarray:
+        """Rows whose number is more likely wrong than right, the worst first."""
+        suspect = np.flatnonzero(self.quality < 0.5)
+        return suspect[np.argsort(self.quality[suspect], kind="stable")]
+
+
+def judge(
+    X: Any, y: np.ndarray, X_trusted: Any = None, y_trusted: Any = None, seed: int = 0
+) -> Judged:
+    """Judge the numbers y of the rows X, some of them wrong.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_features)
+    y : numbers of shape (n_samples,)
+    X_trusted, y_trusted : rows whose numbers are right, or None; they are learned from, and not
+        judged.
+    seed : int
+        For the folds and the trees.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((300, 3))
+    >>> y = X @ [1.0, 2.0, 3.0]
+    >>> y[7] += 20.0
+    >>> judge(X, y).issues.tolist()
+    [7]
+    """
+    if len(y) < FEWEST:
+        raise ValueError(f"There are {len(y)} numbers; expected at least {FEWEST} to judge by.")
+    place, scale = np.median(y), stats.iqr(y) or float(np.std(y))
+    trusted = 0 if y_trusted is None else len(y_trusted)
+    values = (np.r_[y, y_trusted] if trusted else y) - place
+    values = values / scale
+    rows = _stacked(X, X_trusted) if trusted else X
+    is_trusted = np.arange(len(values)) >= len(y)
+    fold = np.random.default_rng(seed).permutation(len(values)) % FOLDS
+    weight = np.ones(len(values))
+    for _ in range(ROUNDS):
+        guesses = {
+            name: _unseen(model, rows, values, weight, fold)
+            for name, model in _judges(rows, seed).items()
+        }
+        shares = _shares(np.stack(list(guesses.values()), axis=1), values, weight)
+        predicted = np.stack(list(guesses.values()), axis=1) @ shares
+        spread = _spread(rows, values - predicted, weight, fold, predicted, seed)
+        quality, rate = _posterior(values, predicted, spread, ~is_trusted)
+        weight = np.where(is_trusted, 1.0, quality)
+    believed = _ridge(rows).fit(rows, values, sample_weight=np.maximum(weight, 1e-6))
+    heard = dict(zip(guesses, shares.tolist(), strict=True))
+    judged = slice(len(y))
+    return Judged(
+        quality[judged], place + scale * predicted[judged], scale * spread[judged], rate, heard,
+        scale * believed.coef_, place + scale * float(believed.intercept_),
+    )  # fmt: skip
+
+
+def _judges(X: Any, seed: int) -> dict[str, Any]:
+    """Models of different kinds; boosting by absolute errors is misled least by numbers far off."""
+    from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+
+    if issparse(X):  # trees would need many splits to see a word
+        return {"linear": _ridge(X)}
+    return {
+        "linear": _ridge(X),
+        "boosted trees": HistGradientBoostingRegressor(
+            loss="absolute_error", max_iter=60, early_stopping=False, random_state=seed
+        ),
+        "random trees": ExtraTreesRegressor(60, min_samples_leaf=3, random_state=seed),
+    }
+
+
+def _ridge(X: Any) -> Any:
+    from sklearn.linear_model import Ridge, RidgeCV
+
+    if issparse(X) or X.shape[1] > X.shape[0]:
+        return Ridge(1.0, solver="lsqr" if not issparse(X) else "sparse_cg")
+    return RidgeCV(np.logspace(-3, 4, 8))
+
+
+def _unseen(model: Any, X: Any, y: np.ndarray, weight: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Predictions for each fold by the model trained on the others."""
+    from sklearn.base import clone
+
+    found = np.empty(len(y))
+    for each in range(FOLDS):
+        held, train = fold == each, (fold != each) & (weight > 0.01)
+        fitted = clone(model).fit(X[train], y[train], sample_weight=weight[train])
+        found[held] = fitted.predict(X[held])
+    return found
+
+
+def _shares(guesses: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Shares of the judges that bring the sum of absolute errors down, by a few reweighted fits."""
+    from scipy.optimize import nnls
+
+    shares = np.full(guesses.shape[1], 1 / guesses.shape[1])
+    for _ in range(10):
+        error = np.abs(y - guesses @ shares)
+        root = np.sqrt(weight / np.maximum(error, np.median(error) / 10 + 1e-12))
+        found, _ = nnls(guesses * root[:, None], y * root)
+        if not found.sum() > 0:
+            break
+        shares = found / found.sum()
+    return shares
+
+
+def _spread(
+    X: Any, error: np.ndarray, weight: np.ndarray, fold: np.ndarray, predicted: np.ndarray,
+    seed: int,
+) -> np.ndarray:  # fmt: skip
+    """The spread of right labels around the prediction: of all, and by where a row lies."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    size = np.abs(error)
+    whole = np.median(size[weight > 0.5]) / stats.norm.ppf(0.75)
+    if whole == 0:  # most predictions are exact
+        whole = max(float(size.mean()), 1e-9)
+    where = predicted[:, None] if issparse(X) else np.column_stack([X, predicted])
+    model = HistGradientBoostingRegressor(
+        loss="absolute_error", max_iter=30, max_leaf_nodes=8, min_samples_leaf=40,
+        early_stopping=False, random_state=seed,
+    )  # fmt: skip
+    logs = np.log(np.maximum(size, 1e-3 * whole))
+    local = np.exp(_unseen(model, where, logs, weight, fold)) / stats.norm.ppf(0.75)
+    return np.maximum(local, SMALLEST_SPREAD * whole)
+
+
+def _posterior(
+    y: np.ndarray, predicted: np.ndarray, spread: np.ndarray, noisy: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """The probability that each label is right, and the share of those that are wrong."""
+    # Labels are on the scale of their quartiles here; tails for what is out of all proportion.
+    wrong = stats.t.pdf(y, 2.0)
+    best = (-np.inf, np.ones(len(y)), 0.0)
+    for tails in TAILS:
+        # The median error is met whatever the tails, and so is the scale.
+        scale = spread * stats.norm.ppf(0.75) / stats.t.ppf(0.75, tails)
+        right = stats.t.pdf((y - predicted) / scale, tails) / scale
+        rate = 0.1
+        for _ in range(STEPS):
+            quality = (1 - rate) * right / ((1 - rate) * right + rate * wrong)
+            before, rate = rate, float(1 - quality[noisy].mean())
+            if abs(rate - before) < 1e-5:
+                break
+        likelihood = float(np.log((1 - rate) * right + rate * wrong)[noisy].sum())
+        if likelihood > best[0]:
+            best = (likelihood, quality, rate)
+    return best[1], best[2]
+
+
+def _stacked(X: Any, below: Any) -> Any:
+    return vstack([X, below], format="csr") if issparse(X) else np.vstack([X, below])

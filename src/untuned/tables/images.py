@@ -1,0 +1,127 @@
+"""Images in one folder per class: found, read, and brought to one size.
+
+PNG and JPEG only, by their content: fewer decoders means fewer ways to be attacked by a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from untuned.util.wording import brief
+
+if TYPE_CHECKING:
+    import pandas
+    from PIL.Image import Image
+
+SIDE = 32  # pixels of the squares that features are made of
+MOST_PIXELS = 2**27  # of one image; a small file can claim to hold far more
+SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif")
+FORMATS = ("PNG", "JPEG")
+BESIDE_IMAGES = ("thumbs.db", "desktop.ini")  # what file managers leave
+
+
+class Folder(NamedTuple):
+    """The images that can be read, in the order of their paths."""
+
+    frame: pandas.DataFrame  # image (path in the folder), the label, sha256
+    squares: np.ndarray  # uint8, rows x SIDE x SIDE x 3
+    damaged: list[str]  # paths, with the reason
+
+
+def read(folder: Path, label: str) -> Folder:
+    """All images of a folder; those that cannot be decoded are left out and named."""
+    import pandas
+
+    classes = sorted(each for each in folder.iterdir() if each.is_dir() and not _is_hidden(each))
+    if not classes:
+        raise ValueError(
+            f"{folder} has no folders in it; expected one folder for each class, with PNG or JPEG "
+            "images."
+        )
+    if len(classes) == 1:
+        raise ValueError(
+            f"{folder} has one class only ({brief(classes[0].name)}); expected at least two "
+            "folders with images."
+        )
+    rows: list[tuple[str, str, str]] = []
+    squares, damaged = [], []
+    for each in classes:
+        before = len(rows)
+        for path in sorted(each.rglob("*")):
+            if path.is_dir() or _is_hidden(path):
+                continue
+            name = path.relative_to(folder).as_posix()
+            if path.suffix.lower() not in SUFFIXES:
+                raise ValueError(
+                    f"{brief(str(folder / name))} is no image by its name; expected only PNG and "
+                    "JPEG files in the folders of the classes, so move it elsewhere."
+                )
+            content = path.read_bytes()
+            try:
+                squares.append(_square(content))
+            except Exception as error:  # Pillow raises a dozen kinds for a damaged file
+                damaged.append(f"{name} ({_why(error)})")
+                continue
+            rows.append((name, each.name, hashlib.sha256(content).hexdigest()[:16]))
+        if len(rows) == before:
+            raise ValueError(
+                f"{brief(str(each))} has no image that can be read; expected PNG or JPEG images in "
+                "the folder of each class."
+            )
+    frame = pandas.DataFrame(rows, columns=["image", label, "sha256"])
+    return Folder(frame, np.stack(squares), damaged)
+
+
+def _is_hidden(path: Path) -> bool:
+    return path.name.startswith(".") or path.name.lower() in BESIDE_IMAGES
+
+
+def _why(error: Exception) -> str:
+    from PIL import UnidentifiedImageError
+
+    if isinstance(error, UnidentifiedImageError):
+        return "neither PNG nor JPEG"
+    return "too large" if "too large" in str(error) else "damaged"
+
+
+def opened(content: bytes, side: int) -> Image:
+    """An image upright, in colour and on white, no larger than needed for `side`."""
+    from PIL import Image, ImageOps
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about metadata, and sizes, which are checked here
+        image: Any = Image.open(io.BytesIO(content), formats=FORMATS)
+        if image.width * image.height > MOST_PIXELS:
+            raise ValueError("too large")
+        image.draft("RGB", (side, side))  # JPEG decodes smaller sizes faster
+        image = ImageOps.exif_transpose(image)
+        if image.mode.startswith("I"):  # 16 bits of grey, of which RGB would cut the upper ones
+            shades = np.asarray(image, np.float64) / 256
+            image = Image.fromarray(shades.clip(0, 255).astype(np.uint8))
+        if image.has_transparency_data:
+            image = image.convert("RGBA")
+            paper = Image.new("RGBA", image.size, "white")
+            image = Image.alpha_composite(paper, image)
+        return image.convert("RGB")
+
+
+def _square(content: bytes) -> np.ndarray:
+    image = opened(content, SIDE)
+    # Reducing averages over pixels; thin images are squeezed, since cropping could lose the object.
+    return np.asarray(image.resize((SIDE, SIDE), resample=4), np.uint8)
+
+
+def thumbnail(content: bytes, side: int) -> tuple[str, bytes]:
+    """The kind and bytes of a smaller image for a page: small ones as PNG, exactly."""
+    image = opened(content, side)
+    image.thumbnail((side, side))
+    kind = "PNG" if max(image.size) <= 64 else "JPEG"
+    written = io.BytesIO()
+    image.save(written, kind, **({"optimize": True} if kind == "PNG" else {"quality": 82}))
+    return kind.lower(), written.getvalue()

@@ -1,0 +1,122 @@
+"""What belongs to the rows of a table and comes in a file of its own: embeddings, probabilities."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from untuned.tables import files
+from untuned.util import limits, memory
+from untuned.util.wording import brief, reason
+
+SUM_TOL = 1e-3  # probabilities written with few digits
+
+
+def features(path: Path, rows: int, of: Path) -> Any:
+    """Embeddings, float32: a dense array, or a CSR matrix that SciPy's `save_npz` wrote."""
+    found = _array(path)
+    _check_rows(path, found, rows, of)
+    if found.shape[1] == 0:
+        raise ValueError(f"{path} has no columns; expected at least one feature per row.")
+    limits.check(found, str(path))
+    return found.astype(np.float32)
+
+
+def probabilities(path: Path, rows: int, of: Path, classes: np.ndarray) -> np.ndarray:
+    """One row per row of the table and one column per class, in the order of `classes`.
+
+    A table's columns are put in order by their names; arrays must be in the order already.
+    """
+    if path.suffix in (".npy", ".npz"):
+        found = _array(path)
+        found = found.toarray() if hasattr(found, "toarray") else found
+    else:
+        found = _by_name(path, classes)
+    _check_rows(path, found, rows, of)
+    if found.shape[1] != len(classes):
+        raise ValueError(
+            f"{path} has {found.shape[1]:,} columns; expected {len(classes)}, one for each class "
+            f"in the order {brief(classes.tolist())}."
+        )
+    sums = found.sum(axis=1)
+    wrong = np.flatnonzero((np.abs(sums - 1) > SUM_TOL) | (found < 0).any(axis=1))
+    if len(wrong):
+        raise ValueError(
+            f"{path} has {brief(found[wrong[0]].round(4).tolist())} in row {wrong[0]} (counted "
+            "from 0); expected probabilities from 0 to 1 that add up to 1."
+        )
+    return found / sums[:, None]
+
+
+def _by_name(path: Path, classes: np.ndarray) -> np.ndarray:
+    """The columns of a table, each called as the class it is of."""
+    frame = files.read(path).frame
+    names = [str(each) for each in classes]
+    if sorted(frame.columns) != sorted(names):
+        raise ValueError(
+            f"{path} has the columns {brief(list(frame.columns))}; expected one for each class, "
+            f"which are {brief(names)}."
+        )
+    try:
+        values = frame[names].to_numpy(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} holds something else than numbers; {reason(error)}.") from error
+    return _finite(path, values)
+
+
+def _array(path: Path) -> Any:
+    """The one array of a file, or its sparse matrix; nothing in a file is run."""
+    if not path.is_file():
+        raise ValueError(f"There is no file {path}; check the name, or the folder you are in.")
+    memory.check(path, path.stat().st_size)
+    try:
+        return _finite(path, _read(path))
+    except MemoryError:
+        raise
+    except Exception as error:  # NumPy, SciPy and zipfile have many for a damaged file
+        if isinstance(error, ValueError) and str(error).startswith(str(path)):
+            raise
+        raise ValueError(
+            f"{path} could not be read ({reason(error, 80)}); expected an array in a .npy or .npz "
+            "file, or a sparse matrix as scipy.sparse.save_npz writes it."
+        ) from error
+
+
+def _read(path: Path) -> Any:
+    from scipy import sparse
+
+    if not zipfile.is_zipfile(path):
+        return np.load(path)
+    with np.load(path) as archive:
+        if "indptr" in archive.files or "format" in archive.files:
+            return sparse.csr_matrix(sparse.load_npz(path))
+        if len(archive.files) != 1:
+            raise ValueError(
+                f"{path} holds {len(archive.files)} arrays; expected one, with a row for each row "
+                "of the table."
+            )
+        return archive[archive.files[0]]
+
+
+def _finite(path: Path, found: Any) -> Any:
+    if found.ndim != 2 or found.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{path} holds an array of shape {found.shape} and type {found.dtype}; expected two "
+            "dimensions and numbers."
+        )
+    found = found if found.dtype in (np.float32, np.float64) else found.astype(np.float32)
+    values = found.data if hasattr(found, "indptr") else found
+    if not np.isfinite(values).all():
+        raise ValueError(f"{path} holds numbers that are not finite; expected finite ones.")
+    return found
+
+
+def _check_rows(path: Path, found: Any, rows: int, of: Path) -> None:
+    if found.shape[0] != rows:
+        raise ValueError(
+            f"{path} has {found.shape[0]:,} rows; expected {rows:,}, one for each row of {of} in "
+            "the same order."
+        )

@@ -1,0 +1,301 @@
+"""Deciding on suspect labels in a real browser: keys, buttons, undo, reload, and decisions.csv."""
+
+import json
+import re
+import shutil
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+import standins
+from pages import find, job, opened
+from untuned.commands.clean import clean
+from untuned.commands.sources import Asked
+from untuned.report import run_page
+from untuned.tables import decisions
+
+__all__ = ["browser"]  # a fixture
+ATTACK = "</script><script>window.ran=1</script>"
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+def texts(rows, classes=("red", "green", "blue"), seed=0):
+    rng = np.random.default_rng(seed)
+    lines = [" ".join(rng.choice(WORDS, rng.integers(5, 60))) for _ in range(rows)]
+    lines[0] = f"what they wrote {ATTACK} <img src=x onerror=window.ran=1> & more"
+    return pd.DataFrame(
+        {
+            "text": lines,
+            "age": rng.integers(0, 99, rows),
+            "colour": [classes[row % len(classes)] for row in range(rows)],
+        }
+    )
+
+
+def cleaned(frame, folder, **asked):
+    frame.to_csv(folder / "train.csv", index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        standins.install(patch)
+        clean(job("clean", folder / "train.csv", "colour", folder), Asked(**asked))
+    return folder / "clean" / "report.html"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Sixty rows, of which 56, 49, ..., 0 are suspect, in this order."""
+    return cleaned(texts(60), tmp_path_factory.mktemp("cards"))
+
+
+@pytest.fixture
+def fresh(page, browser):
+    opened(browser, page)
+    browser.execute_script("localStorage.clear()")
+    opened(browser, page)
+    return browser
+
+
+def press(browser, *keys):
+    for key in keys:
+        ActionChains(browser).send_keys(key).perform()
+
+
+def state(browser):
+    """What each card that is drawn says, by its row."""
+    cards = """return Array.from(document.querySelectorAll(".card"), (card) =>
+        [card.querySelector(".facts").textContent, card.querySelector(".state").textContent])"""
+    found = {}
+    for facts, words in browser.execute_script(cards):
+        found[int(facts.rpartition(" ")[2])] = words
+    return found
+
+
+def current(browser):
+    facts = "return document.querySelector('.card[aria-current] .facts').textContent"
+    return int(browser.execute_script(facts).rpartition(" ")[2])
+
+
+def count(browser):
+    return find(browser, "#count")[0].text
+
+
+def saved(browser, folder):
+    """Press the button and read the file it gives."""
+    browser.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)}
+    )
+    find(browser, "#save")[0].click()
+    path, until = folder / "decisions.csv", time.monotonic() + 10
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+@pytest.mark.browser
+def test_keys_decide_and_undo(fresh):
+    assert count(fresh) == "0 of 9 decided"
+    press(fresh, "k", "s", "u")
+    assert count(fresh) == "3 of 9 decided"
+    assert state(fresh)[56] == "kept: blue"
+    assert state(fresh)[49] == "changed to red"  # the class after green
+    assert state(fresh)[42] == "unclear"
+    assert current(fresh) == 35
+    press(fresh, "z", "z")
+    assert count(fresh) == "1 of 9 decided"
+    assert current(fresh) == 49
+    press(fresh, Keys.ARROW_UP)
+    assert current(fresh) == 56
+    press(fresh, "s")  # changed one's mind
+    assert state(fresh)[56] == "changed to green"
+    assert count(fresh) == "1 of 9 decided"
+    press(fresh, "z")
+    assert state(fresh)[56] == "kept: blue"
+
+
+@pytest.mark.browser
+def test_another_class_is_chosen_by_typing(fresh):
+    press(fresh, "c")
+    assert fresh.execute_script("return document.getElementById('choose').open")
+    assert fresh.execute_script("return document.activeElement.id") == "wanted"
+    press(fresh, "r", "e", "d", Keys.ENTER)
+    assert not fresh.execute_script("return document.getElementById('choose').open")
+    assert state(fresh)[56] == "changed to red"
+    press(fresh, "c", "g", "r", Keys.ENTER)  # the class it has: that is to keep it
+    assert state(fresh)[49] == "kept: green"
+    press(fresh, "c", Keys.ESCAPE, "u")
+    assert state(fresh)[42] == "unclear"
+
+
+@pytest.mark.browser
+def test_buttons_do_what_keys_do(fresh):
+    card = find(fresh, ".card")[0]
+    for name, words in (("keep", "kept: blue"), ("change", "changed to green")):
+        card.find_element("css selector", f"button.{name}").click()
+        assert state(fresh)[56] == words
+    card.find_element("css selector", "button.other").click()
+    find(fresh, "#options button")[-1].click()
+    assert state(fresh)[56] == "changed to red"
+    find(fresh, "#undo")[0].click()
+    assert state(fresh)[56] == "changed to green"
+
+
+@pytest.mark.browser
+def test_decisions_survive_a_reload_and_leave_the_page(fresh, page, tmp_path):
+    press(fresh, "k", "s", "u")
+    opened(fresh, page)
+    assert count(fresh) == "3 of 9 decided"
+    assert current(fresh) == 35  # where one left off
+    frame = saved(fresh, tmp_path)
+    assert list(frame.columns) == [*decisions.COLUMNS, "judges"]
+    assert set(frame["judges"]) == {"linear"}  # whom the next round asks
+    assert frame["row"].tolist() == ["56", "49", "42"]
+    assert frame["given"].tolist() == ["blue", "green", "red"]
+    assert frame["decision"].tolist() == ["keep", "change", "unclear"]
+    assert frame["label"].tolist() == ["blue", "red", ""]
+    table = pd.read_csv(page.parent.parent / "train.csv")
+    assert frame["digest"].tolist() == decisions.digests(table.iloc[[56, 49, 42]])
+    press(fresh, "z")
+    assert count(fresh) == "2 of 9 decided"  # undo reaches behind the reload
+
+
+@pytest.mark.browser
+def test_what_the_page_gives_the_command_takes(fresh, page, tmp_path):
+    press(fresh, "k", "s", "u")
+    saved(fresh, tmp_path)
+    table = pd.read_csv(page.parent.parent / "train.csv")
+    again = cleaned(table, tmp_path, decisions=tmp_path / "decisions.csv")
+    result = json.loads((again.parent / "result.json").read_text())
+    assert result["summary"]["confirmed_labels"] == 1
+    assert result["summary"]["corrected_labels"] == 1
+    assert result["summary"]["unclear_labels"] == 1
+    opened(fresh, again)
+    assert count(fresh).startswith("0 of ")  # another run: its decisions are its own
+    press(fresh, "k")
+    (tmp_path / "decisions.csv").unlink()
+    frame = saved(fresh, tmp_path)
+    assert frame["row"].tolist()[:3] == ["56", "49", "42"]  # those of before leave again
+    assert len(frame) == 4
+
+
+@pytest.mark.browser
+def test_filters(fresh):
+    press(fresh, "k")
+    find(fresh, "#show option[value=open]")[0].click()
+    assert 56 not in state(fresh)
+    assert find(fresh, ".card")[0].get_attribute("aria-setsize") == "8"
+    press(fresh, "k")  # it leaves the list, and the next one is current
+    assert 49 not in state(fresh)
+    assert current(fresh) == 42
+    find(fresh, "#show option[value='']")[0].click()
+    find(fresh, "#given option[value='=red']")[0].click()
+    assert set(state(fresh)) == {42, 21, 0}
+    find(fresh, "#suggested option[value='=red']")[0].click()
+    assert state(fresh) == {}
+
+
+@pytest.mark.browser
+def test_texts_are_whole_and_run_nothing(fresh):
+    press(fresh, *[Keys.ARROW_DOWN] * 8)
+    shown = find(fresh, ".card[aria-current] .prose")[0].text
+    assert shown == f"what they wrote {ATTACK} <img src=x onerror=window.ran=1> & more"
+    assert fresh.execute_script("return window.ran") is None
+    assert find(fresh, "#cards img, #cards script") == []
+
+
+@pytest.mark.browser
+def test_screen_readers_are_told(fresh):
+    card = find(fresh, ".card")[0]
+    assert card.get_attribute("role") == "listitem"
+    assert card.get_attribute("aria-posinset") == "1"
+    assert card.get_attribute("aria-setsize") == "9"
+    press(fresh, "k")
+    assert fresh.execute_script("return document.activeElement.getAttribute('aria-current')")
+    named = """return Array.from(
+        document.querySelectorAll("button, select, input, dialog, progress"),
+        (each) => each.textContent || each.getAttribute("aria-label") || each.labels?.length)"""
+    assert all(fresh.execute_script(named))
+
+
+def repeated(page, folder, suspects):
+    """The page of a run that found far more suspects, of which no other file is needed."""
+    shutil.copytree(page.parent, folder / "many")
+    few = pd.read_csv(page.parent / "suspects.csv")
+    many = few.iloc[np.arange(suspects) % len(few)].reset_index(drop=True)
+    many["_row"] = np.arange(suspects)[::-1]
+    many["text"] = texts(suspects)["text"]
+    many.to_csv(folder / "many" / "suspects.csv", index=False)
+    return run_page.write(folder / "many", folder / "many")
+
+
+@pytest.fixture(scope="module")
+def long(page, tmp_path_factory):
+    return repeated(page, tmp_path_factory.mktemp("long"), 5_000)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [360, 1200])
+def test_thousands_of_cards_scroll_smoothly(long, browser, width):
+    """However many there are, few exist; a frame takes no longer than eyes notice."""
+    opened(browser, long, width)
+    assert count(browser) == "0 of 5,000 decided"
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    scroll = """
+        const done = arguments[0], times = [];
+        let last = performance.now(), steps = 0;
+        const turn = (now) => {
+            times.push(now - last);
+            last = now;
+            scrollBy(0, steps % 10 ? 150 : 50_000);
+            steps += 1;
+            if (steps < 60) requestAnimationFrame(turn);
+            else done([times.slice(2), document.querySelectorAll(".card").length]);
+        };
+        requestAnimationFrame(turn);
+    """
+    times, cards = browser.execute_async_script(scroll)
+    assert 0 < cards < 40
+    assert np.median(times) < 100  # half of the frames; a busy machine delays some
+    # The end can be reached, and its card is the last one.
+    for _ in range(20):
+        browser.execute_script("scrollTo(0, document.documentElement.scrollHeight)")
+        time.sleep(0.05)
+    assert 0 in state(browser)
+
+
+def test_a_thousand_suspects_are_a_small_page(page, tmp_path):
+    text = repeated(page, tmp_path, 1_000).read_text(encoding="utf-8")
+    assert text.count("three") > 1_000
+    assert len(text.encode()) < 2_000_000
+    assert "plotly" not in text
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", text)
+
+
+def test_a_picture_from_outside_is_refused(tmp_path):
+    """A thumbnail that somebody put an address into would be fetched by the page."""
+    path = cleaned(texts(60), tmp_path)
+    folder = path.parent
+    result = json.loads((folder / "result.json").read_text())
+    result["files"]["thumbnails"] = "thumbnails.csv"
+    (folder / "result.json").write_text(json.dumps(result))
+    pd.DataFrame({"picture": ["https://example.org/x.png"] * 9}).to_csv(
+        folder / "thumbnails.csv", index=False
+    )
+    with pytest.raises(ValueError, match="contradict each other"):
+        run_page.write(folder, folder)
+
+
+@pytest.mark.browser
+def test_numbers_are_typed(browser, tmp_path):
+    frame = texts(60).assign(colour=np.arange(60) / 4, age=np.arange(60.0))
+    frame["age"] += 0.01 * np.sin(np.arange(60))
+    frame.loc[5, "colour"] = 300.0
+    path = cleaned(frame.drop(columns="text"), tmp_path, task="numbers")
+    opened(browser, path)
+    assert 5 in state(browser)
+    press(browser, "c", "x", Keys.ENTER)
+    assert browser.execute_script("return document.getElementById('choose').open")  # no number
+    press(browser, Keys.BACKSPACE, "1", ".", "5", Keys.ENTER)
+    assert "changed to 1.5" in state(browser).values()
