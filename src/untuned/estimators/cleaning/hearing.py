@@ -13,7 +13,8 @@ from untuned.estimators.cleaning.pooling import Pool
 from untuned.run import minimize
 from untuned.run.result import Result
 
-FIRST_POOLINGS, POOLINGS = 4, 2  # weights and noise, each given the other
+FIRST_POOLINGS, POOLINGS = 4, 2  # at most: weights and noise, each given the other
+STILL = 0.01  # change of the noise after which it is not asked for again
 
 
 class Hearing:
@@ -55,7 +56,9 @@ class Hearing:
         for _ in range(POOLINGS):
             pool = self.pool(voices, self.likelihood(transition), start)
             start, probabilities = pool.weights, pool.probabilities(voices)
-            transition = self.noise_of(probabilities, transition)
+            before, transition = transition, self.noise_of(probabilities, transition)
+            if np.abs(transition - before).max() < STILL:
+                break
         return pool, transition, probabilities
 
     def noise_of(self, probabilities: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -109,4 +112,6 @@ def first_round(hearing: Hearing, opinions: list[np.ndarray]) -> First:
         pool = hearing.pool(voices, hearing.likelihood(transition), start)
         start, probabilities = pool.weights, pool.probabilities(voices)
         taken_out, transition = transition, hearing.noise_of(probabilities, transition)
+        if np.abs(transition - taken_out).max() < STILL:
+            break
     return First(opinions, calibrations, pool, taken_out, transition, probabilities)

@@ -1,8 +1,10 @@
 """The linear judge: softmax regressions whose ridge and trust in labels are learned.
 
-Dense columns are standardised and turned (whitening.py). Sparse ones stay as they are: divided by
-one number for all of them, and never centred. Where rows are many, ridge, slope and offset are
-learned on some of them, and the models are then trained on all, one at a time.
+Dense columns are standardised and turned (whitening.py), and ridge, slope and offset are learned by
+`minimize`; where rows are many, on some of them, and the models are then trained on all, one at a
+time. Sparse columns stay as they are: divided by one number for all of them, and never centred. They
+may be very many, so that models of all folds at once would not fit; there the ridge is the best
+along a path, and targets are those of Bayes' rule.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ TOL = 0.1  # three numbers about thousands of rows need no more than one digit
 BLOCK_ROWS = 4096
 # Rows that say enough about three numbers; where rows are wide, fewer do.
 MOST_SAMPLED, FEWEST_SAMPLED, SAMPLED_ENTRIES = 4096, 2048, 2**20
+PATH = 10.0 ** -np.arange(1.0, 5.5, 0.5)  # of ridges, the strongest first
 
 
 class LinearJudge:
@@ -41,21 +44,25 @@ class LinearJudge:
         self.x = np.zeros(3, np.float32)
         self.models = np.zeros((0, 0, 0), np.float32)
         self.transition = np.zeros((0, 0))
+        self.total = 0.0  # weight of the rows from which x was learned
 
     def first(self, task: Task) -> np.ndarray:
         """Learn the ridge and given labels; see Judge."""
         self.white, self.features = _prepared(task)
         believed = np.full((1, len(task.label)), BELIEVED)
         some = self._sample(task)
-        start = np.zeros((task.folds, self.features.shape[1] + 1, task.classes), np.float32)
-        certain = np.eye(task.classes)[task.label[some]]
-        rows = self._rows(task, some, believed[:, some], None, certain)
-        result = self._learned(rows, start, task.classes)
-        self.x, total = result.x, task.weight[some].sum()
-        plain = start[:1] * 0
+        shape = task.folds, self.features.shape[1] + 1, task.classes
+        if issparse(self.features):
+            self.x = self._along_path(task, some)
+        else:
+            certain = np.eye(task.classes)[task.label[some]]
+            rows = self._rows(task, some, believed[:, some], None, certain)
+            self.x = self._learned(rows, np.zeros(shape, np.float32), task.classes).x
+        self.total = task.weight[some].sum()
+        plain = np.zeros((1, *shape[1:]), np.float32)
 
         def judged(train: np.ndarray, left: np.ndarray) -> np.ndarray:
-            y = self._trained(task, train, total, believed[:, train], None, plain)
+            y = self._trained(task, train, believed[:, train], None, plain)
             return _said(self.features, y[0], left)
 
         return second_hand(task, judged)
@@ -64,12 +71,12 @@ class LinearJudge:
         """Learn all three numbers, and what is believed of labels; see Judge."""
         some = self._sample(task)
         shape = task.folds, self.features.shape[1] + 1, task.classes
-        whole = len(some) == len(task.label)
-        evidence, other = self._taught(task, targets, some)
-        rows = self._rows(task, some, evidence, other, self._likelihood(task, some))
-        result = self._learned(rows, np.zeros(shape, np.float32), task.classes)
-        self.x, total = result.x, task.weight[some].sum()
-        y = np.asarray(result.y)
+        y, whole = np.zeros(shape, np.float32), False
+        if not issparse(self.features):
+            evidence, other = self._taught(task, targets, some)
+            rows = self._rows(task, some, evidence, other, self._likelihood(task, some))
+            result = self._learned(rows, y, task.classes)
+            self.x, y, whole = result.x, np.asarray(result.y), len(some) == len(task.label)
         found = np.empty((len(task.label), task.classes))
         for fold in range(task.folds):
             left = np.flatnonzero(task.fold == fold)
@@ -77,7 +84,7 @@ class LinearJudge:
                 train = np.flatnonzero(task.fold != fold)
                 own, wrong = _evidence(targets(fold)[train], task.label[train])
                 start = y[fold : fold + 1]
-                y[fold] = self._trained(task, train, total, own[None], wrong[None], start)[0]
+                y[fold] = self._trained(task, train, own[None], wrong[None], start)[0]
             found[left] = _said(self.features, y[fold], left)
         self.models = y
         return found
@@ -104,18 +111,39 @@ class LinearJudge:
             return np.arange(count)
         return np.sort(np.random.default_rng(task.seed).permutation(count)[:most])
 
+    def _along_path(self, task: Task, some: np.ndarray) -> np.ndarray:
+        """x with the strongest ridge at which one half of these rows predicts the other about as
+        well as at the best, to one standard error: labels are noisy, and a strong ridge is quick."""
+        train, rows = some[::2], some[1::2]
+        believed = np.full((1, len(train)), BELIEVED)
+        y = np.zeros((1, self.features.shape[1] + 1, task.classes), np.float32)
+        self.total = task.weight[train].sum()
+        found: list[tuple[np.ndarray, float, float]] = []
+        for ridge in PATH:
+            self.x = problem.with_ridge_times(np.zeros(3, np.float32), ridge / problem.START)
+            y = self._trained(task, train, believed, None, y)
+            said = _said(self.features, y[0], rows)[np.arange(len(rows)), task.label[rows]]
+            losses = -task.weight[rows] * np.log(said + SURE)
+            found.append((self.x, losses.mean(), losses.std() / np.sqrt(len(rows))))
+            if found[-1][1] > min(loss for _, loss, _ in found):
+                break
+        _, least, error = min(found, key=lambda each: each[1])
+        x = next(x for x, loss, _ in found if loss <= least + error)
+        # The ridge is one of means, so for all these rows it is half as large.
+        return problem.with_ridge_times(x, len(train) / len(some))
+
     def _learned(self, rows: Rows, y: np.ndarray, classes: int) -> Result:
         models = Models(rows, self.white.penalty, classes)
         return self.learn(Outer(models), Inner(models), self.x, y, tol=TOL)
 
     def _trained(
-        self, task: Task, train: np.ndarray, total: float,
-        evidence: np.ndarray, other: np.ndarray | None, start: np.ndarray,
+        self, task: Task, train: np.ndarray, evidence: np.ndarray, other: np.ndarray | None,
+        start: np.ndarray,
     ) -> np.ndarray:  # fmt: skip
         """One model of these rows, held back as much in all as those from which x was learned."""
         rows = self._rows(task, train, evidence, other, np.ones((1, task.classes)))
         rows = rows._replace(seen=np.ones((1, len(train)), np.float32))
-        x = problem.with_ridge_times(self.x, total / task.weight[train].sum())
+        x = problem.with_ridge_times(self.x, self.total / task.weight[train].sum())
         return problem.solve_inner(x, start, Models(rows, self.white.penalty, task.classes))
 
     def _rows(

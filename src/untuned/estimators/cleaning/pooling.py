@@ -31,7 +31,7 @@ NOTHING = 0.02  # a weight below this share of the largest one changes no verdic
 STRENGTH, LEAST = 0.1, 1e-2  # at the start; the least makes g curve where all rows are undecided
 SMALLEST = -6.0  # logarithm of a weight: below, it could hardly find its way back
 TOL, MOST_STEPS = 1e-2, 40
-SAMPLE = 2048  # rows: a handful of numbers needs no more
+SAMPLED_ENTRIES, FEWEST_ROWS = 2**17, 2048  # for a handful of numbers more would be a waste
 
 
 class Rows(NamedTuple):
@@ -67,12 +67,13 @@ def voice(probabilities: np.ndarray) -> np.ndarray:
 
 def learn(rows: Rows, start: np.ndarray, solve: Callable[..., Result] = minimize) -> Pool:
     """The pool of these rows; `solve` is `minimize`, perhaps with options of its own."""
-    if len(rows.weight) > SAMPLE:
+    judges, count, classes = rows.voices.shape
+    most = max(FEWEST_ROWS, SAMPLED_ENTRIES // classes)
+    if count > most:
         # Rows come in an order that says nothing of them, so every k-th is a fair sample.
-        some = np.linspace(0, len(rows.weight) - 1, SAMPLE).astype(int)
+        some = np.linspace(0, count - 1, most).astype(int)
         voices, *others = rows
         rows = Rows(voices[:, some], *(leaf[some] for leaf in others))
-    judges, _, classes = rows.voices.shape
     x = np.maximum(np.log(np.maximum(np.append(start, STRENGTH), 1e-9)), SMALLEST)
     y = np.zeros((2, classes))
     result = solve(Outer(rows), Inner(rows), x, y, tol=TOL, max_steps=MOST_STEPS)

@@ -34,7 +34,8 @@ from untuned.solvers.numerics import newton_cg, preconditioner
 
 # Ridge, slope (as logarithms) and offset start in the middle, and stay within these bounds, beyond
 # which they change nothing but the conditioning.
-MIDDLE = np.array([np.log(1e-2), 0.0, 0.0])
+START = 1e-2  # of the ridge
+MIDDLE = np.array([np.log(START), 0.0, 0.0])
 HALF_RANGE = np.array([np.log(1e4), np.log(10.0), 10.0])
 UNIT = (
     5.0 / 3**0.5

@@ -143,7 +143,8 @@ def hear(
     if automatic and not issparse(task.X) and not hearing.over():
         boosting = judges.boosting()
         weights[boosting.name] = 0.0
-        if trial.boosting_helps(hearing, targets, first, [judge.name for judge in heard]):
+        others = [each for judge, each in zip(heard, said, strict=True) if judge.name != "trees"]
+        if trial.boosting_helps(hearing, targets, first, others):
             heard.append(boosting)
             said.append(boosting.second(task, targets))
     said.append(first.probabilities)
