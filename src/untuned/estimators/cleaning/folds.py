@@ -33,11 +33,6 @@ class Task:
         """Folds to leave out together; of two folds nothing would be left, so one at a time."""
         return iter([(0, 0), (1, 1)]) if self.folds == 2 else combinations(range(self.folds), 2)
 
-    def taken(self, rows: np.ndarray) -> Task:
-        """Some of the rows."""
-        parts = (leaf[rows] for leaf in (self.X, self.label, self.weight, self.trusted, self.fold))
-        return Task(*parts, self.folds, self.classes, self.seed)
-
 
 def deal(group: np.ndarray, label: np.ndarray, folds: int, rng: Any) -> np.ndarray:
     """A fold for each row, classes spread evenly, equal features in the same fold."""
@@ -52,9 +47,9 @@ def deal(group: np.ndarray, label: np.ndarray, folds: int, rng: Any) -> np.ndarr
 def second_hand(task: Task, judged: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
     """Opinions of shape (folds, rows, classes), from judges that have seen only given labels.
 
-    `judged(train, rows)` trains on some rows and gives probabilities of others. Entry [b, i] is of a
-    judge that has seen neither fold b nor the fold of i; where these are the same, it is the mean
-    over all b.
+    `judged(train, rows)` trains on some rows and gives probabilities of others. Entry [b, i] is of
+    a judge that has seen neither fold b nor the fold of i; where these are the same, it is the
+    mean over all b.
     """
     found = np.zeros((task.folds, len(task.label), task.classes), np.float32)
     for a, b in task.pairs():

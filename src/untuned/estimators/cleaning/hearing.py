@@ -92,8 +92,8 @@ class First(NamedTuple):
 def first_round(hearing: Hearing, opinions: list[np.ndarray]) -> First:
     """Pool what judges say who have learned the labels as they were given.
 
-    Such judges know the noise as well. Each is first made honest, so that its probabilities of given
-    labels are right in the mean; then the noise is taken out of them.
+    Such judges know the noise as well. Each is first made honest, so that its probabilities of
+    given labels are right in the mean; then the noise is taken out of them.
     """
     task = hearing.task
     at = np.arange(len(task.label))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -98,30 +99,33 @@ def said_by(model: Any, X: Any, classes: int) -> np.ndarray:
 
 def trees() -> ByClassifier:
     """Extremely randomised trees."""
-
-    def make(seed: int, first: bool) -> Any:
-        from sklearn.ensemble import ExtraTreesClassifier
-
-        return ExtraTreesClassifier(FIRST_TREES if first else TREES, random_state=seed)
-
-    return ByClassifier("trees", make)
+    return ByClassifier("trees", _make_trees)
 
 
 def boosting(rounds: int = 100) -> ByClassifier:
     """Histogram boosting; dense tables only."""
-
-    def make(seed: int, first: bool) -> Any:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        return HistGradientBoostingClassifier(
-            max_iter=rounds, early_stopping=False, random_state=seed
-        )
-
-    return ByClassifier("boosting", make)
+    return ByClassifier("boosting", partial(_make_boosting, rounds))
 
 
 def of_user(classifier: Any) -> ByClassifier:
     """A classifier that the user brought."""
+    return ByClassifier(type(classifier).__name__, partial(_copy, classifier))
+
+
+# Functions of the module, as a fitted cleaner can then be pickled.
+def _make_trees(seed: int, first: bool) -> Any:
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    return ExtraTreesClassifier(FIRST_TREES if first else TREES, random_state=seed)
+
+
+def _make_boosting(rounds: int, seed: int, first: bool) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(max_iter=rounds, early_stopping=False, random_state=seed)
+
+
+def _copy(classifier: Any, seed: int, first: bool) -> Any:
     from sklearn.base import clone
 
-    return ByClassifier(type(classifier).__name__, lambda seed, first: clone(classifier))
+    return clone(classifier)

@@ -25,13 +25,13 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
     Judges of several kinds say what they think of rows they have not seen. How much each of them is
     worth, how often labels are wrong and which class is taken for which is learned from how well
-    they predict given labels, and from trusted rows where there are any. Judges then learn anew from
-    what the labels probably should be.
+    they predict given labels, and from trusted rows where there are any. Judges then learn anew
+    from what the labels probably should be.
 
     Parameters
     ----------
     judge : "auto", "linear", classifier, or list of these, default="auto"
-        Who judges. "auto" tries linear models, neighbours, trees and boosting, the cheap ones first,
+        Who judges. "auto" tries linear models, neighbours, trees and boosting, cheap ones first,
         and drops who does not help. A classifier is one of scikit-learn's kind, with
         `predict_proba`. In a list, "linear", "neighbours", "trees" and "boosting" may stand beside
         classifiers.

@@ -157,7 +157,9 @@ def check_probabilities(pred_probs: Any, rows: int, classes: np.ndarray) -> np.n
     P = P.astype(np.float64)
     sums = P.sum(axis=1)
     if not ((P >= 0).all() and (np.abs(sums - 1) <= 1e-2).all()):
-        worst = int(np.argmax(np.where(np.isfinite(sums), np.abs(sums - 1) - P.min(axis=1), np.inf)))
+        worst = int(
+            np.argmax(np.where(np.isfinite(sums), np.abs(sums - 1) - P.min(axis=1), np.inf))
+        )
         raise ValueError(
             f"pred_probs has rows that are no probabilities: row {worst} has the smallest entry "
             f"{P[worst].min():.3g} and the sum {sums[worst]:.4g}; expected entries from 0 to 1 that "

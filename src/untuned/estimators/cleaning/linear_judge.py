@@ -163,17 +163,13 @@ class LinearJudge:
     def _taught(
         self, task: Task, targets: Targets, some: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        parts = [
-            _evidence(targets(fold)[some], task.label[some]) for fold in range(task.folds)
-        ]
+        parts = [_evidence(targets(fold)[some], task.label[some]) for fold in range(task.folds)]
         evidence, other = zip(*parts, strict=True)
         return np.stack(evidence), np.stack(other)
 
     def _likelihood(self, task: Task, some: np.ndarray) -> np.ndarray:
         certain = np.eye(task.classes)[task.label[some]]
-        return np.where(
-            task.trusted[some, None], certain, self.transition.T[task.label[some]]
-        )
+        return np.where(task.trusted[some, None], certain, self.transition.T[task.label[some]])
 
 
 def _evidence(target: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -202,9 +198,7 @@ def _prepared(task: Task) -> tuple[whitening.Whitening, Any]:
     if issparse(X):
         size = np.sqrt(max(X.multiply(X).sum() / X.shape[0], np.finfo(np.float32).tiny))
         columns = X.shape[1]
-        white = whitening.Whitening(
-            np.zeros(columns), np.full(columns, 1 / size), np.ones(columns)
-        )
+        white = whitening.Whitening(np.zeros(columns), np.full(columns, 1 / size), np.ones(columns))
         return white, X * np.float32(1 / size)
     blocks = range(0, len(X), BLOCK_ROWS)
     white = whitening.fit(lambda start: X[start : start + BLOCK_ROWS], task.weight)
