@@ -140,8 +140,8 @@ def check_classes(classes: np.ndarray, given: np.ndarray, weight: np.ndarray) ->
     if (counts == 1).any():
         lonely = classes[int(np.argmax(counts == 1))].item()
         raise ValueError(
-            f"The class {brief(lonely)} has one row, which no other can speak for or against; leave "
-            "the row out, or give at least two of each class."
+            f"The class {brief(lonely)} has one row, which no other can speak for or against; "
+            "leave the row out, or give at least two of each class."
         )
 
 
@@ -158,12 +158,14 @@ def check_probabilities(pred_probs: Any, rows: int, classes: np.ndarray) -> np.n
     sums = P.sum(axis=1)
     if not ((P >= 0).all() and (np.abs(sums - 1) <= 1e-2).all()):
         worst = int(
-            np.argmax(np.where(np.isfinite(sums), np.abs(sums - 1) - P.min(axis=1), np.inf))
+            np.argmax(
+                np.where(np.isfinite(sums), np.abs(sums - 1) - np.minimum(P.min(axis=1), 0), np.inf)
+            )
         )
         raise ValueError(
             f"pred_probs has rows that are no probabilities: row {worst} has the smallest entry "
-            f"{P[worst].min():.3g} and the sum {sums[worst]:.4g}; expected entries from 0 to 1 that "
-            "sum to 1, as softmax or predict_proba gives them."
+            f"{P[worst].min():.3g} and the sum {sums[worst]:.4g}; expected entries from 0 to 1 "
+            "that sum to 1, as softmax or predict_proba gives them."
         )
     return P / sums[:, None]
 
@@ -173,7 +175,7 @@ def check_unseen(P: np.ndarray, given: np.ndarray) -> None:
     if (P[np.arange(len(given)), given] > 0.99).all():
         raise ValueError(
             "pred_probs is certain of every given label, as a model is of rows it was trained on; "
-            "give probabilities of unseen rows, e.g. from sklearn.model_selection.cross_val_predict."
+            "give those of unseen rows, e.g. from sklearn.model_selection.cross_val_predict."
         )
 
 

@@ -2,9 +2,9 @@
 
 Dense columns are standardised and turned (whitening.py), and ridge, slope and offset are learned by
 `minimize`; where rows are many, on some of them, and the models are then trained on all, one at a
-time. Sparse columns stay as they are: divided by one number for all of them, and never centred. They
-may be very many, so that models of all folds at once would not fit; there the ridge is the best
-along a path, and targets are those of Bayes' rule.
+time. Sparse columns stay as they are: divided by one number for all of them, and never centred.
+They may be very many, so that models of all folds at once would not fit; there the ridge is the
+best along a path, and targets are those of Bayes' rule.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class LinearJudge:
         return np.sort(np.random.default_rng(task.seed).permutation(count)[:most])
 
     def _along_path(self, task: Task, some: np.ndarray) -> np.ndarray:
-        """x with the strongest ridge at which one half of these rows predicts the other about as
-        well as at the best, to one standard error: labels are noisy, and a strong ridge is quick."""
+        """x with the strongest ridge at which one half of these rows predicts the other as well as
+        at the best, to one standard error: labels are noisy, and a strong ridge is quick."""
         train, rows = some[::2], some[1::2]
         believed = np.full((1, len(train)), BELIEVED)
         y = np.zeros((1, self.features.shape[1] + 1, task.classes), np.float32)

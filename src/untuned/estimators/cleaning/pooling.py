@@ -4,15 +4,15 @@
     loss_i(w, b) = -log sum_j P(label given to i | true label j) p_ij
 
 A weight is a judge's share of the say and its temperature in one: above 1 it makes a hesitant judge
-surer. x holds logarithms of weights and of a strength. It is a bilevel problem over two halves h of the rows. Inside, each half learns its
-offsets; outside, the weights and the strength s that holds the offsets back are chosen so that
-each half's offsets predict the other half:
+surer. x holds the logarithms of weights and of a strength s. It is a bilevel problem over two
+halves h of the rows. Inside, each half learns its offsets; outside, the weights and the strength
+that holds offsets back are chosen so that each half's offsets predict the other half:
 
     g(x, y) = sum_h mean of loss_i(w, y_h), i in h,       + s / 2 |y_h|^2
     f(x, y) = sum_h mean of loss_i(w, y_h), i not in h,   + sum_k w_k / rows
 
-The last term is a prior that weighs as much as one row; it draws the weight of a judge that does not
-help to zero, and what is then next to nothing is taken for nothing.
+The last term is a prior that weighs as much as one row; it draws the weight of a judge that does
+not help to zero, and what is then next to nothing is taken for nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From judges to verdicts, in two rounds.
 
 1. Judges learn the labels as they were given, cheap judges first. What they say of unseen rows is
-   pooled, and tells how labels come to be wrong: a first guess from rows of which they are sure, then
-   by maximum likelihood. A judge whose weight in the pool is zero is not asked again.
+   pooled, and tells how labels come to be wrong: a first guess from rows of which they are sure,
+   then by maximum likelihood. A judge whose weight in the pool is zero is not asked again.
 2. Judges learn what labels probably should be. What they now say of unseen rows is pooled with what
    was said before, the noise is estimated anew, and Bayes' rule gives the quality of each label.
    Boosting, which is dear, comes in here, if a trial on some rows shows that it helps.
@@ -26,7 +26,7 @@ from untuned.estimators.cleaning.pooling import Pool
 from untuned.estimators.cleaning.problem import numbers
 from untuned.util.wording import brief
 
-NAMED = {
+NAMED: dict[str, Any] = {
     "linear": LinearJudge,
     "neighbours": Neighbours,
     "trees": judges.trees,
@@ -72,8 +72,8 @@ def judges_named(judge: Any) -> list[Judge]:
         elif not isinstance(each, str | type) and hasattr(each, "fit"):
             if not hasattr(each, "predict_proba"):
                 raise ValueError(
-                    f"judge={brief(each)} has no predict_proba; give a classifier that has it, e.g. "
-                    "by sklearn.calibration.CalibratedClassifierCV."
+                    f"judge={brief(each)} has no predict_proba; give a classifier that has it, "
+                    "e.g. by sklearn.calibration.CalibratedClassifierCV."
                 )
             found.append(judges.of_user(each))
         else:
@@ -131,7 +131,8 @@ def hear(
             cache[fold] = first.targets(hearing, fold).astype(np.float32)
         return cache[fold]
 
-    heard, said = [], []
+    heard: list[Judge] = []
+    said: list[np.ndarray] = []
     for judge, weight in zip(asked, first.pool.weights, strict=True):
         linear = isinstance(judge, LinearJudge)
         if isinstance(judge, LinearJudge):
