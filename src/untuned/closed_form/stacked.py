@@ -49,7 +49,13 @@ def every(rows: int, variables: int) -> int:
     return max(1, rows // (ROWS_PER_VARIABLE * variables))
 
 
-def hessian(along: list[np.ndarray], bend: Map, weight: np.ndarray) -> np.ndarray:
+def with_ones(X: Any) -> Any:
+    """X with a column for the intercepts."""
+    ones = np.ones((X.shape[0], 1), X.dtype)
+    return sparse.hstack([X, ones], format="csr") if sparse.issparse(X) else np.hstack([X, ones])
+
+
+def hessian(along: list[Any], bend: Map, weight: np.ndarray) -> np.ndarray:
     """Of a model's weighted loss in its y: (entries, columns, entries, columns).
 
     `along[c]` is the derivative of its outputs of column c in the entries of y's column c.
@@ -60,6 +66,9 @@ def hessian(along: list[np.ndarray], bend: Map, weight: np.ndarray) -> np.ndarra
     for c in range(columns):
         curves = bend(np.repeat(units[c][:, None], rows, axis=1)) * weight
         for d in range(c + 1):
-            part = (along[c] * curves[d][:, None]).T @ along[d]
+            if sparse.issparse(along[c]):
+                part = (along[c].multiply(curves[d][:, None]).T @ along[d]).toarray()
+            else:
+                part = (along[c] * curves[d][:, None]).T @ along[d]
             block[:, c, :, d], block[:, d, :, c] = part, part.T
     return block

@@ -9,15 +9,16 @@ import polars
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_digits, load_wine
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.model_selection import cross_val_predict
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import untuned
 from untuned.estimators import LabelCleaner
-from untuned.estimators.cleaning import labelled_rows, rounds, whitening
+from untuned.estimators.cleaning import folds, labelled_rows, linear_judge, pooling
 from untuned.estimators.cleaning import problem as problem
 
 ROWS, TRUSTED, COLUMNS, CLASSES = 230, 24, 6, 3
@@ -105,19 +106,9 @@ def test_right_labels_are_left_alone():
 
 def test_a_model_of_a_sample_is_refitted_on_all_rows(monkeypatch):
     X, given, wrong, *_ = table()
-    monkeypatch.setattr(rounds, "FEWEST_SAMPLED", 50)
-    monkeypatch.setattr(rounds, "MOST_SAMPLED", 100)
-    sizes = []
-    minimize = rounds.minimize
-
-    def counted(outer, *args, **options):
-        sizes.append(len(outer.models.share))
-        return minimize(outer, *args, **options)
-
-    monkeypatch.setattr(rounds, "minimize", counted)
-    cleaner = LabelCleaner(random_state=0).fit(X, given)
-    assert set(sizes) == {100}
-    auroc, f1 = found(cleaner, wrong)
+    monkeypatch.setattr(linear_judge, "FEWEST_SAMPLED", 50)
+    monkeypatch.setattr(linear_judge, "MOST_SAMPLED", 100)
+    auroc, f1 = found(LabelCleaner("linear", random_state=0).fit(X, given), wrong)
     assert auroc > 0.97
     assert f1 > 0.85
 
@@ -133,18 +124,35 @@ def test_mnist_subset():
 
 
 def small_problem():
-    """The bilevel problem on few rows, in float64."""
+    """The bilevel problem of the linear judge on few rows, in float64."""
     rng = np.random.default_rng(0)
+    fold = np.arange(12) // 6
     rows = problem.Rows(
         features=rng.normal(size=(12, 2)),
-        label=np.arange(12, dtype=np.int32) % 3,
-        fold=np.arange(12, dtype=np.int32) // 6,
+        label=np.arange(12) % 3,
         weight=rng.uniform(0.5, 2, 12),
         trusted=np.arange(12) % 4 == 0,
-        evidence=rng.normal(size=12),
+        seen=(fold != np.arange(2)[:, None]).astype(float),
+        judge=fold,
+        evidence=rng.normal(size=(2, 12)),
+        other=np.moveaxis(rng.dirichlet(np.ones(3), (2, 12)), 2, 1),
         likelihood=rng.dirichlet(np.ones(3), 12),
     )
-    return problem.Models(rows, np.array([0.1, 1.0]), 2, 3)
+    return problem.Models(rows, np.array([0.1, 1.0]), 3)
+
+
+def test_derivatives_of_the_pool():
+    """Judge: differences of the value function."""
+    rng = np.random.default_rng(0)
+    rows = pooling.Rows(
+        pooling.voice(rng.dirichlet(np.ones(4), (3, 40))),
+        rng.dirichlet(np.ones(4), 40),
+        rng.uniform(0.5, 2, 40),
+        np.arange(40) % 2 == 0,
+    )
+    x, y = np.array([-0.5, 0.2, 0.1, -1.0]), rng.normal(size=(2, 4))
+    outer, inner = pooling.Outer(rows), pooling.Inner(rows)
+    assert untuned.check_hypergradient(outer, inner, x, y).relative_error < 1e-5
 
 
 def test_derivatives():
@@ -163,35 +171,6 @@ def test_derivatives():
         np.testing.assert_allclose(product, blocks[:, :, place], rtol=1e-9, atol=1e-12)
 
 
-def test_inner_problem_is_weighted_ridge_regression_as_scikit_learn_solves_it():
-    """Judge of the whitening, the ridge, the weights and the folds, all at once."""
-    X, given, *_ = table()
-    weight = np.random.default_rng(1).uniform(0.5, 2, ROWS)
-    white = whitening.fit(lambda start: X[start:], weight)
-    fold = (np.arange(ROWS) % 2).astype(np.int32)
-    rows = problem.Rows(
-        white.apply(X), given.astype(np.int32), fold, weight, np.zeros(ROWS, bool),
-        np.linspace(-2, 2, ROWS), np.ones((ROWS, CLASSES)),
-    )  # fmt: skip
-    y = np.zeros((2, X.shape[1] + 1, CLASSES))
-    x = np.array([1.0, 0.0, 0.0])
-    blocks = [
-        problem.Rows(*(leaf[part] for leaf in rows)) for part in (slice(100), slice(100, None))
-    ]
-    y = problem.solve_inner(x, y, blocks, white.penalty)
-    ridge, slope, offset = problem.numbers(x)
-    ours, _ = white.coefficients(y[0, :-1], np.zeros(CLASSES))
-
-    mean = np.average(X, axis=0, weights=weight)
-    scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
-    believed = weight / (1 + np.exp(-slope * rows.evidence - offset))
-    seen = fold != 0
-    theirs = LogisticRegression(C=1 / (ridge * weight.sum()), tol=1e-10, max_iter=10_000).fit(
-        ((X - mean) / scale)[seen], given[seen], believed[seen]
-    )
-    assert ours * scale[:, None] == pytest.approx(theirs.coef_.T, rel=2e-2, abs=2e-3)
-
-
 def test_ridge_is_scaled_within_its_bounds():
     x = np.zeros(3, np.float32)
     before = problem.numbers(x).ridge
@@ -203,7 +182,7 @@ def test_ridge_is_scaled_within_its_bounds():
 @pytest.mark.long
 def test_scikit_learn_has_no_complaint():
     # What is skipped needs an array library in its experimental form.
-    check_estimator(LabelCleaner(folds=2, max_steps=1), on_skip=None)
+    check_estimator(LabelCleaner("linear", folds=2, max_steps=1), on_skip=None)
 
 
 def same(one, other):
@@ -217,10 +196,6 @@ def test_frames_sparse_matrices_and_strings_change_nothing():
     X, given, _, _, X_trusted, y_trusted = table()
     names = np.array(["cat", "dog", "owl"])
     plain = LabelCleaner(random_state=0).fit(X, given, X_trusted, y_trusted)
-    sparse = LabelCleaner(random_state=0).fit(
-        csr_matrix(X), given, csr_matrix(X_trusted), y_trusted
-    )
-    assert same(plain, sparse)
     columns = [f"c{number}" for number in range(COLUMNS)]
     for frame in (pandas.DataFrame, polars.DataFrame):
         data = {name: X[:, number] for number, name in enumerate(columns)}
@@ -255,16 +230,29 @@ def test_rows_without_weight_are_judged_all_the_same():
 
 
 def test_equal_rows_are_in_one_fold():
-    X = np.repeat(np.arange(30.0)[:, None], 2, axis=0)
-    merged = labelled_rows.merge(
-        labelled_rows.Table((X,), np.arange(60) % 2, np.ones(60), np.zeros(60, bool))
-    )
-    fold = rounds._folds(
-        merged.group, (np.arange(60) % 2)[merged.first], 3, np.random.RandomState(0)
-    )
+    X = np.repeat(np.arange(30, dtype=np.float32)[:, None], 2, axis=0)
+    label = np.arange(60) % 2
+    rows = labelled_rows.Table(X, label, np.ones(60), np.zeros(60, bool))
+    merged = labelled_rows.merge(rows)
+    fold = folds.deal(merged.group, label[merged.first], 3, np.random.RandomState(0))
     by_value = {value: set(fold[X[merged.first, 0] == value]) for value in range(30)}
-    assert all(len(folds) == 1 for folds in by_value.values())
+    assert all(len(each) == 1 for each in by_value.values())
     assert np.bincount(fold).tolist() == [20, 20, 20]
+
+
+def test_sparse_rows_and_probabilities_alone_and_a_judge_of_ones_own():
+    X, given, wrong, *_ = table()
+    scaled = csr_matrix(X / 10.0 ** np.arange(COLUMNS))
+    sparse = LabelCleaner(random_state=0).fit(scaled, given)
+    assert found(sparse, wrong)[0] > 0.95
+    own = LabelCleaner(GaussianNB(), random_state=0).fit(X, given)
+    assert set(own.judges_) == {"GaussianNB"}
+    assert found(own, wrong)[0] > 0.95
+    P = cross_val_predict(GaussianNB(), X, given, cv=5, method="predict_proba")
+    alone = LabelCleaner(random_state=0).fit(None, given, pred_probs=P)
+    assert found(alone, wrong)[0] > 0.95
+    with pytest.raises(ValueError, match="fitted with probabilities and no X"):
+        alone.predict(X)
 
 
 def test_in_a_pipeline_and_with_a_time_limit():
@@ -299,6 +287,10 @@ KNOWN = {"X_trusted": X_TRUSTED, "y_trusted": Y_TRUSTED}
         ({"sample_weight": np.full(ROWS, np.nan)}, "Input sample_weight contains NaN"),
         ({"sample_weight": np.zeros(ROWS)}, "y has one class only|all zero|zero"),
         ({"X": np.where(X > 0, np.inf, X)}, "Input X contains infinity"),
+        ({"pred_probs": np.ones((ROWS, 2)) / 2}, r"pred_probs is of shape \(230, 2\)"),
+        ({"pred_probs": np.ones((ROWS, 3))}, "pred_probs has rows that are no probabilities"),
+        ({"pred_probs": np.eye(3)[GIVEN]}, "pred_probs is certain of every given label"),
+        ({"y": np.r_[7, GIVEN[1:]]}, "The class 7 has one row"),
         (
             KNOWN | {"X_trusted": np.where(X_TRUSTED > 0, np.inf, X_TRUSTED)},
             "Input X_trusted contains",

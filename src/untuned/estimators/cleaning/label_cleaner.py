@@ -2,67 +2,77 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from untuned.estimators.cleaning import labelled_rows, noise
 from untuned.estimators.cleaning.labelled_rows import Table
 from untuned.util import interrupts, limits
 
 if TYPE_CHECKING:
-    from untuned.estimators.cleaning.rounds import Cleaned
+    from untuned.estimators.cleaning.rounds import Verdicts
 
 
 class LabelCleaner(ClassifierMixin, BaseEstimator):
-    """Find wrong labels, and learn a linear classifier that is not misled by them.
+    """Find wrong labels, and learn a classifier that is not misled by them.
 
-    Every row gets a weight, and how weights follow from the evidence about a label is learned
-    together with the ridge, so that models predict rows they have not seen: trusted rows, where
-    there are some, and the noisy rows themselves, allowing for how often labels are wrong.
+    Judges of several kinds say what they think of rows they have not seen. How much each of them is
+    worth, how often labels are wrong and which class is taken for which is learned from how well
+    they predict given labels, and from trusted rows where there are any. Judges then learn anew
+    from what the labels probably should be.
 
     Parameters
     ----------
-    folds : int, default=3
-        Each row's label is judged by a model that has not seen it, nor the other rows of its
+    judge : "auto", "linear", classifier, or list of these, default="auto"
+        Who judges. "auto" tries linear models, neighbours, trees and boosting, cheap ones first,
+        and drops who does not help. A classifier is one of scikit-learn's kind, with
+        `predict_proba`. In a list, "linear", "neighbours", "trees" and "boosting" may stand beside
+        classifiers.
+    folds : int, default=4
+        Each row's label is judged by models that have not seen it, nor the other rows of its
         fold. More folds take longer, and judge a little better where rows are few.
     method : str or solver, default="auto"
         The method of `untuned.minimize`.
     max_steps : int, default=4
-        Steps of the method in each round of cleaning.
+        Steps of the method for the ridge of linear judges, in each round.
     max_seconds : float or None, default=None
-        Time after which no further round is begun.
+        Time after which no further judge is asked.
     random_state : int, RandomState instance or None, default=None
-        For the folds.
+        For the folds and for judges that draw at random.
     verbose : bool, default=False
         Whether to show a live bar.
 
     Attributes
     ----------
     quality_ : ndarray of shape (n_samples,)
-        Probability that the given label is right, from models that have not seen it.
+        Probability that the given label is right, from judges that have not seen it.
     issues_ : ndarray of int
         Rows whose label is more likely wrong than right, the worst first.
     suggested_ : ndarray of shape (n_samples,)
         The given label, or for `issues_` the most probable other one.
     weights_ : ndarray of shape (n_samples,)
-        The weights in [0, 1] the classifier was trained with.
+        How much the given label counted in training, in [0, 1]; the rest went to other classes.
+    judges_ : dict
+        Who was asked, and with which weight in the end; 0 for who did not help.
     noise_rate_ : float
         Estimated share of wrong labels.
     transition_ : ndarray of shape (n_classes, n_classes)
         Estimated probability of each given label (columns) for each true one (rows).
     classes_ : ndarray of shape (n_classes,)
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
+        Of the linear judge, whatever its weight; not there if no linear judge was asked.
     intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
     regularization_ : ndarray of shape (1,)
-        The ridge on coefficients of standardised features that was learned.
+        The ridge that the linear judge learned.
     result_ : untuned.Result
-        The last round's run.
+        The run that weighed the judges.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, where X has column names
 
@@ -81,7 +91,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        folds: int = 3,
+        judge: Any = "auto",
+        folds: int = 4,
         *,
         method: Any = "auto",
         max_steps: int = 4,
@@ -89,6 +100,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         random_state: Any = None,
         verbose: bool = False,
     ):
+        self.judge = judge
         self.folds = folds
         self.method = method
         self.max_steps = max_steps
@@ -108,6 +120,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         y: Any,
         X_trusted: Any = None,
         y_trusted: Any = None,
+        pred_probs: Any = None,
         sample_weight: Any = None,
     ) -> LabelCleaner:
         """Judge the labels y of the rows X.
@@ -115,89 +128,159 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n_samples, n_features)
+            Or None, where `pred_probs` is given. A sparse matrix is never made dense.
         y : labels of shape (n_samples,), some of them wrong
         X_trusted, y_trusted : rows and labels that are known to be right, or None. A few for
             each class help; with None, the noisy rows alone are used.
+        pred_probs : array of shape (n_samples, n_classes), or None
+            Probabilities of one's own model for rows it was not trained on, columns in the order of
+            sorted classes. They are heard as one more judge, or as the only one if X is None.
         sample_weight : array of shape (n_samples,), or None
             Of the rows of X. A row of weight 0 is judged, and not learned from.
         """
-        labelled_rows.check_settings(self.folds, self.max_seconds)
-        labelled_rows.check_labels_present(y, "y")
-        X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2)
-        check_classification_targets(y)
-        limits.check(X, "X")
-        weight = labelled_rows.checked_weights(sample_weight, X)
-        self.classes_, given = np.unique(y, return_inverse=True)
-        labelled_rows.check_classes(self.classes_, given, weight)
-        table = Table((X,), given, weight, np.zeros(len(given), bool))
-        if X_trusted is not None or y_trusted is not None:
-            names = getattr(self, "feature_names_in_", None)
-            features, true = labelled_rows.trusted_rows(
-                X_trusted, y_trusted, names, X.shape[1], self.classes_
-            )
-            table = Table(
-                (X, features),
-                np.r_[given, true],
-                np.r_[weight, np.ones(len(true))],
-                np.r_[table.trusted, np.ones(len(true), bool)],
-            )
-        from untuned.estimators.cleaning.rounds import clean
+        from untuned.estimators.cleaning import rounds
 
-        merged = labelled_rows.merge(table)
-        labelled_rows.check_rows_differ(merged)
-        cleaned = clean(
-            table, merged, len(self.classes_), self.folds, check_random_state(self.random_state),
-            max_seconds=self.max_seconds, method=self.method, max_steps=self.max_steps,
-            progress=bool(self.verbose),
-        )  # fmt: skip
-        self._keep_model(cleaned)
-        self._judge(cleaned, X, given, merged.place[: len(given)])
+        labelled_rows.check_settings(self.folds, self.max_seconds)
+        asked = rounds.judges_named(self.judge)
+        X, given, weight = self._checked(X, y, pred_probs, sample_weight)
+        P = pred_probs
+        if P is not None:
+            P = labelled_rows.check_probabilities(P, len(given), self.classes_)
+            labelled_rows.check_unseen(P, given)
+        random = check_random_state(self.random_state)
+        ends = np.inf if self.max_seconds is None else time.monotonic() + self.max_seconds
+        options = {
+            "method": self.method, "max_steps": self.max_steps, "progress": bool(self.verbose),
+        }  # fmt: skip
+        classes = len(self.classes_)
+        if X is None:
+            if X_trusted is not None or y_trusted is not None:
+                raise ValueError(
+                    "X_trusted came without X; give X as well, or probabilities alone."
+                )
+            place = np.arange(len(given))
+            seed = random.randint(2**31 - 1)
+            verdicts = rounds.hear_yours(P, given, weight, classes, seed, options, ends)
+        else:
+            table = self._table(X, given, weight, X_trusted, y_trusted)
+            merged = labelled_rows.merge(table)
+            labelled_rows.check_rows_differ(merged)
+            task = rounds.task_of(table, merged, classes, self.folds, random)
+            place = merged.place[: len(given)]
+            yours = None if P is None else _means(P, place, len(merged.first))
+            automatic = isinstance(self.judge, str) and self.judge == "auto"
+            verdicts = rounds.hear(task, asked, options, automatic, ends, yours)
+        self._keep(verdicts)
+        self._judge(verdicts, X, given, place)
         self.noise_rate_ = float(np.average(1 - self.quality_, weights=weight))
         return self
 
-    def _keep_model(self, cleaned: Cleaned) -> None:
-        coef, intercept = cleaned.coef.T, cleaned.intercept
-        if len(self.classes_) == 2:
-            coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-        self.coef_, self.intercept_ = coef, intercept
-        self.regularization_ = np.array([cleaned.learned.ridge])
-        self.transition_, self.result_ = cleaned.transition, cleaned.result
+    def _checked(
+        self, X: Any, y: Any, pred_probs: Any, sample_weight: Any
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        """X, numbers of the classes of y, and weights."""
+        labelled_rows.check_labels_present(y, "y")
+        if X is None and pred_probs is not None:
+            y = column_or_1d(y, warn=True)
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+        else:
+            X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2)
+            limits.check(X, "X")
+        check_classification_targets(y)
+        weight = labelled_rows.checked_weights(sample_weight, y if X is None else X)
+        self.classes_, given = np.unique(y, return_inverse=True)
+        labelled_rows.check_classes(self.classes_, given, weight)
+        return X, given, weight
 
-    def _judge(self, cleaned: Cleaned, X: Any, given: np.ndarray, place: np.ndarray) -> None:
+    def _table(
+        self, X: Any, given: np.ndarray, weight: np.ndarray, X_trusted: Any, y_trusted: Any
+    ) -> Table:
+        X = labelled_rows.in_float32(X)
+        trusted = np.zeros(len(given), bool)
+        if X_trusted is None and y_trusted is None:
+            return Table(X, given, weight, trusted)
+        names = getattr(self, "feature_names_in_", None)
+        features, true = labelled_rows.trusted_rows(
+            X_trusted, y_trusted, names, X.shape[1], self.classes_
+        )
+        return Table(
+            labelled_rows.below(X, labelled_rows.in_float32(features)),
+            np.r_[given, true],
+            np.r_[weight, np.ones(len(true))],
+            np.r_[trusted, np.ones(len(true), bool)],
+        )
+
+    def _keep(self, verdicts: Verdicts) -> None:
+        from untuned.estimators.cleaning import problem
+
+        self._verdicts = verdicts
+        self.judges_ = dict(verdicts.weights)
+        self.transition_, self.result_ = verdicts.transition, verdicts.pool.result
+        for name in ("coef_", "intercept_", "regularization_"):
+            self.__dict__.pop(name, None)
+        linear = verdicts.linear
+        if linear is not None:
+            coef, intercept = linear.coefficients()
+            coef = coef.T
+            if len(self.classes_) == 2:
+                coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+            self.coef_, self.intercept_ = coef, intercept
+            self.regularization_ = np.array([problem.numbers(linear.x).ridge])
+
+    def _judge(self, verdicts: Verdicts, X: Any, given: np.ndarray, place: np.ndarray) -> None:
         """Quality, issues and suggestions for the rows as they came."""
-        from untuned.estimators.cleaning.rounds import as_evidence, of_given
-
-        unused = place < 0  # nothing was learned from these, so the model of all rows may judge
-        probabilities = cleaned.probabilities[place]
+        unused = place < 0  # nothing was learned from these, so the models of all rows may judge
+        probabilities = verdicts.probabilities[place]
         if unused.any():
             probabilities[unused] = self.predict_proba(X[unused])
-        posterior = noise.posterior(probabilities, cleaned.transition, given)
-        self.quality_ = of_given(posterior, given)
-        evidence = np.where(unused, as_evidence(self.quality_), cleaned.evidence[place])
-        self.weights_ = expit(cleaned.learned.slope * evidence + cleaned.learned.offset)
+        posterior = noise.posterior(probabilities, verdicts.transition, given)
+        own = np.arange(len(given)), given
+        self.quality_ = posterior[own]
+        slope, offset = verdicts.trust
+        from untuned.estimators.cleaning.linear_judge import as_evidence
+
+        evidence = np.where(unused, as_evidence(self.quality_), verdicts.evidence[place])
+        self.weights_ = expit(slope * evidence + offset)
         suspect = np.flatnonzero(self.quality_ < 0.5)
         self.issues_ = suspect[np.argsort(self.quality_[suspect], kind="stable")]
-        posterior[np.arange(len(given)), given] = -1
+        posterior[own] = -1
         best = given.copy()
         best[suspect] = posterior[suspect].argmax(1)
         self.suggested_ = self.classes_[best]
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores of shape (n_samples, n_classes), or (n_samples,) for two classes."""
+        """Scores of shape (n_samples, n_classes), or log-odds (n_samples,) for two classes."""
         check_is_fitted(self)
+        if not hasattr(self, "n_features_in_"):
+            raise ValueError(
+                "This LabelCleaner was fitted with probabilities and no X, so it cannot judge new "
+                "rows; fit it with X, or ask your own model."
+            )
         X = validate_data(self, X, accept_sparse="csr", reset=False)
-        scores = X @ self.coef_.T + self.intercept_
-        return scores[:, 0] if len(self.classes_) == 2 else scores
+        scores = self._verdicts.scores(labelled_rows.in_float32(X))
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the true label, of shape (n_samples, n_classes)."""
+        from untuned.closed_form.losses import softmax
+
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
-        return softmax(scores, axis=1)
+        return softmax(scores, 1)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable true label."""
         scores = self.decision_function(X)
         best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(1)
         return self.classes_[best]
+
+
+def _means(P: np.ndarray, place: np.ndarray, count: int) -> np.ndarray:
+    """The mean probabilities of rows that were merged; all classes alike for trusted ones."""
+    used = place >= 0
+    total = np.zeros((count, P.shape[1]))
+    np.add.at(total, place[used], P[used])
+    rows = total.sum(axis=1, keepdims=True)
+    return np.where(rows > 0, total / np.where(rows > 0, rows, 1.0), 1 / P.shape[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse, vstack
 from sklearn.utils.validation import _check_sample_weight, check_array, column_or_1d
 
 from untuned.util import limits
@@ -17,21 +17,27 @@ BLOCK_ROWS = 4096  # of what is done in blocks, to save memory
 class Table(NamedTuple):
     """Noisy rows, then trusted ones."""
 
-    sources: tuple[Any, ...]  # arrays or CSR matrices, one below the other
+    X: Any  # float32, an array or a CSR matrix
     label: np.ndarray  # whole numbers
     weight: np.ndarray
     trusted: np.ndarray
 
-    def features(self, rows: np.ndarray) -> np.ndarray:
-        """Some rows, dense."""
-        taken = np.empty((len(rows), self.sources[0].shape[1]), np.float32)
-        above = 0
-        for source in self.sources:
-            here = (rows >= above) & (rows < above + source.shape[0])
-            block = source[rows[here] - above]
-            taken[here] = block.toarray() if issparse(block) else block
-            above += source.shape[0]
-        return taken
+
+def in_float32(X: Any) -> Any:
+    """X in the precision all judges work in; a sparse matrix in one form for equal content."""
+    if not issparse(X):
+        return np.asarray(X, np.float32)
+    X = csr_matrix(X, dtype=np.float32, copy=True)
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    return X
+
+
+def below(X: Any, trusted: Any) -> Any:
+    """Trusted rows below the others, both of them sparse if one is."""
+    if issparse(X) or issparse(trusted):
+        return vstack([X, trusted], format="csr")
+    return np.concatenate([X, trusted])
 
 
 class Merged(NamedTuple):
@@ -66,14 +72,20 @@ def merge(table: Table) -> Merged:
 
 def _hashes(table: Table, rows: np.ndarray) -> np.ndarray:
     """One number for the features of each row; equal for equal features, and else hardly ever."""
+    X = table.X
     rng = np.random.default_rng(0)
-    factors = rng.integers(1, 2**63, table.sources[0].shape[1], dtype=np.uint64) | np.uint64(1)
+    factors = rng.integers(1, 2**63, X.shape[1], dtype=np.uint64) | np.uint64(1)
     hashes = np.empty(len(rows), np.uint64)
-    for start in range(0, len(rows), BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
-        block = table.features(rows[part]) + np.float32(0)  # there is a zero with a sign, too
-        # Products wrap around, and their high bits, which depend on all low ones, come down.
-        hashes[part] = block.view(np.uint32).astype(np.uint64) @ factors
+    # Products wrap around, and their high bits, which depend on all low ones, come down.
+    if issparse(X):
+        products = X.data.view(np.uint32).astype(np.uint64) * factors[X.indices]
+        sums = np.r_[np.uint64(0), np.cumsum(products, dtype=np.uint64)]
+        hashes = (sums[X.indptr[1:]] - sums[X.indptr[:-1]])[rows]
+    else:
+        for start in range(0, len(rows), BLOCK_ROWS):
+            part = slice(start, start + BLOCK_ROWS)
+            block = X[rows[part]] + np.float32(0)  # there is a zero with a sign, too
+            hashes[part] = block.view(np.uint32).astype(np.uint64) @ factors
     return hashes ^ (hashes >> np.uint64(32))
 
 
@@ -116,13 +128,54 @@ def checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
 
 
 def check_classes(classes: np.ndarray, given: np.ndarray, weight: np.ndarray) -> None:
-    """Raise a sentence if there is nothing to tell apart."""
+    """Raise a sentence if there is nothing to tell apart, or a class that is one row."""
     seen = np.unique(given[weight > 0])
     if len(seen) < 2:
         what = brief(classes[seen[0]].item()) if len(seen) else "none"
         raise ValueError(
             f"y has one class only ({what}) among rows of positive weight; give labels of at "
             "least two classes."
+        )
+    counts = np.bincount(given, minlength=len(classes))
+    if (counts == 1).any():
+        lonely = classes[int(np.argmax(counts == 1))].item()
+        raise ValueError(
+            f"The class {brief(lonely)} has one row, which no other can speak for or against; "
+            "leave the row out, or give at least two of each class."
+        )
+
+
+def check_probabilities(pred_probs: Any, rows: int, classes: np.ndarray) -> np.ndarray:
+    """Probabilities of one's own model, one row per sample and one column per class."""
+    P = np.asarray(pred_probs)
+    if P.dtype.kind not in "fiu" or P.shape != (rows, len(classes)):
+        raise ValueError(
+            f"pred_probs is of shape {P.shape} and dtype {P.dtype}; expected numbers of shape "
+            f"({rows}, {len(classes)}), one row per label and one column per class of y, which are "
+            f"{brief(classes.tolist())}."
+        )
+    P = P.astype(np.float64)
+    sums = P.sum(axis=1)
+    if not ((P >= 0).all() and (np.abs(sums - 1) <= 1e-2).all()):
+        worst = int(
+            np.argmax(
+                np.where(np.isfinite(sums), np.abs(sums - 1) - np.minimum(P.min(axis=1), 0), np.inf)
+            )
+        )
+        raise ValueError(
+            f"pred_probs has rows that are no probabilities: row {worst} has the smallest entry "
+            f"{P[worst].min():.3g} and the sum {sums[worst]:.4g}; expected entries from 0 to 1 "
+            "that sum to 1, as softmax or predict_proba gives them."
+        )
+    return P / sums[:, None]
+
+
+def check_unseen(P: np.ndarray, given: np.ndarray) -> None:
+    """Raise a sentence if probabilities look like those of a model that has seen these labels."""
+    if (P[np.arange(len(given)), given] > 0.99).all():
+        raise ValueError(
+            "pred_probs is certain of every given label, as a model is of rows it was trained on; "
+            "give those of unseen rows, e.g. from sklearn.model_selection.cross_val_predict."
         )
 
 

@@ -7,10 +7,12 @@ rows it has not been trained on; `given` are whole numbers, the columns of the l
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 PSEUDO_ROWS = 10.0 ** np.arange(6)  # per class, in favour of the same noise in all of them
-MOST_ROUNDS, SMALL = 500, 1e-6
+MOST_ROUNDS, SMALL = 200, 1e-5
+STEPS = 30  # of Richardson's iteration
 TINY = 1e-30  # keeps quotients of probabilities finite
 
 
@@ -27,8 +29,8 @@ def first_guess(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray
     Such a model believes the noise, so its probabilities fit the given labels without any. But it
     can be asked which class a row surely is: one whose probability is at least what it is on
     average where that label is given (Northcutt, Jiang and Chuang, "Confident learning"). Where
-    classes are rare this sees noise in them that is the model's own error, so the guess goes
-    half way to the same noise in all classes.
+    classes overlap this sees noise that is the model's own doubt, so the guess goes half way to the
+    same noise in all classes.
     """
     classes = probabilities.shape[1]
     own = probabilities[np.arange(len(given)), given]
@@ -78,7 +80,7 @@ def without_noise(probabilities: np.ndarray, transition: np.ndarray) -> np.ndarr
     The p >= 0 whose mixture p @ transition is nearest in likelihood, by Richardson's iteration.
     """
     clean = probabilities.copy()
-    for _ in range(50):
+    for _ in range(STEPS):
         ratio = probabilities / np.maximum(clean @ transition, TINY)
         clean *= ratio @ transition.T
         clean /= clean.sum(1, keepdims=True)
@@ -92,12 +94,11 @@ def fit_transition(
 
     It maximizes sum_i weight_i log sum_j p_ij T_j,given(i), drawn as `shrunk` says.
     """
-    classes = len(start)
     transition = start
+    rows = np.arange(len(given))
+    to_given = csr_array((weight, (given, rows)), shape=(len(start), len(given)))
     for _ in range(MOST_ROUNDS):
-        responsible = weight[:, None] * posterior(probabilities, transition, given)
-        joint = np.stack([np.bincount(given, part, classes) for part in responsible.T])
-        new = shrunk(joint)
+        new = shrunk((to_given @ posterior(probabilities, transition, given)).T)
         moved = abs(new - transition).max()
         transition = new
         if moved < SMALL:

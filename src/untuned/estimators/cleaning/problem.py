@@ -1,13 +1,18 @@
-"""The bilevel problem of `LabelCleaner`: three numbers are learned, and give each row its weight.
+"""The bilevel problem of the linear judge: three numbers are learned, and say what rows teach.
 
-    g(x, y) = sum over models k and rows i outside of fold k of w_i loss_i(y_k) / rows
+    g(x, y) = sum over models k and rows i outside of fold k of loss(y_k; t_ik) / rows
               + ridge / 2 |coefficients|^2
     f(x, y) = mean of -log sum_j P(label given to i | true label j) p_j(i; y_k), k the fold of i
 
-with softmax regressions y_k, one per fold, all solved for at once. The weights are
-w_i = sigmoid(slope * evidence_i + offset), and 1 for trusted rows, whose given label is the true
-one. x holds ridge, slope and offset. One free number per row in their place fits the very rows that
-f is measured on: it was tried, and mostly ranks labels worse (docs/cleaning.md).
+with softmax regressions y_k, one per fold, all solved for at once, and targets
+
+    t_ik = w_ik (the given label) + (1 - w_ik) (what it is if it is wrong, by the evidence so far),
+    w_ik = sigmoid(slope * evidence_ik + offset),
+
+and w = 1 for trusted rows, whose given label is the true one. x holds ridge, slope and offset. With
+slope 1 and offset 0 the targets are what Bayes' rule says. One free number per row in place of
+the two fits the very rows that f is measured on: it was tried, and mostly ranks labels worse
+(docs/lab/labels.md).
 
 Derivatives are in closed form (`untuned.ops.ClosedForm`), for shapes see stacked.py. g also asks
 each model's intercepts for a sum of zero, which changes no prediction and makes it curve there too.
@@ -19,34 +24,40 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import optimize
 from scipy.special import expit
 
 from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES, softmax
+from untuned.ops import numpy as numpy_ops
+from untuned.problem.derivatives import Oracles
+from untuned.solvers.numerics import newton_cg, preconditioner
 
 # Ridge, slope (as logarithms) and offset start in the middle, and stay within these bounds, beyond
 # which they change nothing but the conditioning.
-MIDDLE = np.array([np.log(1e-2), 0.0, 0.0])
+START = 1e-2  # of the ridge
+MIDDLE = np.array([np.log(START), 0.0, 0.0])
 HALF_RANGE = np.array([np.log(1e4), np.log(10.0), 10.0])
 UNIT = (
     5.0 / 3**0.5
 )  # x is scaled so that `auto`, with its 0.1 per entry, moves them by half at most
 
-MOST_ITERATIONS, FLAT = 200, 1e-5  # of a plain solve for y: where g falls by less it is flat
+LEFT = 1e-2  # of the error at the start, where y alone is solved for
+MOST_LINEAR_STEPS = 50
 SOFTMAX = LOSSES["softmax"]
 
 
 class Rows(NamedTuple):
     """Training rows: noisy and trusted ones together."""
 
-    features: np.ndarray  # whitened
+    features: Any  # whitened, or sparse as they came
     label: np.ndarray  # the given one
-    fold: np.ndarray
     weight: np.ndarray
     trusted: np.ndarray  # True or False
-    evidence: Any  # for the label being right: log-odds
-    likelihood: Any  # P(given label | true label j), for each j; f alone asks for it
+    seen: np.ndarray  # (models, rows), 1 where a model learns from a row
+    judge: np.ndarray  # the model that judges each row
+    evidence: np.ndarray  # (models, rows), for the label being right: log-odds
+    other: np.ndarray  # (models, classes, rows), what the true label is if not the given one
+    likelihood: np.ndarray  # (rows, classes), P(given label | true label j); f alone asks for it
 
 
 class Numbers(NamedTuple):
@@ -55,11 +66,6 @@ class Numbers(NamedTuple):
     ridge: float
     slope: float
     offset: float
-
-
-def start(features: int, classes: int, models: int) -> tuple[np.ndarray, np.ndarray]:
-    """x and y to start from."""
-    return np.zeros(3, np.float32), np.zeros((models, features + 1, classes), np.float32)
 
 
 def numbers(x: np.ndarray) -> Numbers:
@@ -82,46 +88,40 @@ class Point(NamedTuple):
     x: np.ndarray
     y: np.ndarray
     z: np.ndarray  # outputs
-    train: np.ndarray  # (models, 1, rows), what each row counts for each model
+    target: np.ndarray  # (models, classes, rows)
+    belief: np.ndarray  # (models, rows)
     learned: Numbers
 
 
 class Models:
     """Rows, how much of the ridge falls on each feature, and the point that was looked at last."""
 
-    def __init__(self, rows: Rows, penalty: np.ndarray, models: int, classes: int):
+    def __init__(self, rows: Rows, penalty: np.ndarray, classes: int):
         self.rows = rows
         dtype = rows.features.dtype
         self.penalty = penalty.astype(dtype)[:, None, None]
-        self.target = np.eye(classes, dtype=dtype)[:, rows.label]
+        self.given = np.eye(classes, dtype=dtype)[:, rows.label]
+        self.away = rows.other.astype(dtype) - self.given
         self.share = (rows.weight / rows.weight.sum()).astype(dtype)
-        self.seen = (rows.fold != np.arange(models)[:, None]).astype(dtype)
+        self.train = (rows.seen * self.share).astype(dtype)[:, None]
         self._last: Point | None = None
 
     def at(self, x: np.ndarray, y: np.ndarray) -> Point:
-        """Outputs and weights at (x, y); f and g often ask for the same one."""
+        """Outputs and targets at (x, y); f and g often ask for the same one."""
         last = self._last
         if last is None or not (np.array_equal(x, last.x) and np.array_equal(y, last.y)):
             z = stacked.outputs(self.rows.features, stacked.coefficients(y), y[:, -1])
             learned = numbers(x)
-            train = (self.seen * (self.share * self.belief(learned)))[:, None]
-            last = self._last = Point(x, y, z, train, learned)
+            noisy = expit(learned.slope * self.rows.evidence + learned.offset)
+            belief = np.where(self.rows.trusted, 1.0, noisy).astype(self.share.dtype)
+            target = self.given + (1 - belief)[:, None] * self.away
+            last = self._last = Point(x, y, z, target, belief, learned)
         return last
 
-    def forget(self) -> None:
-        """Give the memory of the last point back."""
-        self._last = None
-
-    def belief(self, learned: Numbers) -> np.ndarray:
-        """One weight in [0, 1] per row."""
-        noisy = expit(learned.slope * self.rows.evidence + learned.offset)
-        return np.where(self.rows.trusted, 1.0, noisy).astype(self.share.dtype)
-
-    def pull(self, at: Point, by_row: np.ndarray, by_ridge: float) -> np.ndarray:
-        """The gradient in x of the sum of belief * by_row, plus by_ridge per log(ridge)."""
-        noisy = self.belief(at.learned)
-        bent = np.where(self.rows.trusted, 0.0, noisy * (1 - noisy)) * self.share * by_row
-        by_slope = at.learned.slope * (bent @ self.rows.evidence)
+    def pull(self, at: Point, by_belief: np.ndarray, by_ridge: float) -> np.ndarray:
+        """The gradient in x of the sum of belief * by_belief, plus by_ridge per log(ridge)."""
+        bent = np.where(self.rows.trusted, 0.0, at.belief * (1 - at.belief)) * by_belief
+        by_slope = at.learned.slope * (bent * self.rows.evidence).sum()
         slopes = UNIT * (1 - np.tanh(UNIT * at.x / HALF_RANGE) ** 2)
         return (slopes * [by_ridge, by_slope, bent.sum()]).astype(at.x.dtype)
 
@@ -134,20 +134,20 @@ class Inner:
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
         m, at = self.models, self.models.at(x, y)
-        value = np.vdot(at.train[:, 0], SOFTMAX.value(at.z, m.target, 1))
+        value = np.vdot(m.train[:, 0], SOFTMAX.value(at.z, at.target, 1))
         sums = y[:, -1].sum(axis=1)
         return float(value + self._ridge(at, y, y) / 2 + sums @ sums / (2 * y.shape[2]))
 
     def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """grad_y g."""
         m, at = self.models, self.models.at(x, y)
-        return self._back(at, at.train * SOFTMAX.slope(at.z, m.target, 1), y)
+        return self._back(at, m.train * SOFTMAX.slope(at.z, at.target, 1), y)
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """g, grad_x g and grad_y g."""
         m, at = self.models, self.models.at(x, y)
-        by_row = (m.seen * SOFTMAX.value(at.z, m.target, 1)).sum(axis=0)
-        return self(x, y), m.pull(at, by_row, self._ridge(at, y, y) / 2), self.grad_y(x, y)
+        by_belief = m.train[:, 0] * (m.away * at.z).sum(axis=1)
+        return self(x, y), m.pull(at, by_belief, self._ridge(at, y, y) / 2), self.grad_y(x, y)
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
@@ -157,9 +157,9 @@ class Inner:
         def pull(v: np.ndarray, wrt: str) -> Any:
             change = stacked.outputs(m.rows.features, stacked.coefficients(v), v[:, -1])
             if wrt == "y":
-                return self._back(at, at.train * bend(change), v)
-            by_row = (SOFTMAX.slope(at.z, m.target, 1) * change).sum(axis=1)
-            in_x = m.pull(at, (m.seen * by_row).sum(axis=0), self._ridge(at, y, v))
+                return self._back(at, m.train * bend(change), v)
+            by_belief = m.train[:, 0] * (m.away * change).sum(axis=1)
+            in_x = m.pull(at, by_belief, self._ridge(at, y, v))
             return in_x if wrt == "x" else (in_x, pull(v, "y"))
 
         return pull
@@ -173,12 +173,11 @@ class Inner:
         m, at = self.models, self.models.at(x, y)
         every, columns = stacked.every(len(m.share), y[0].size), y.shape[2]
         some = slice(None, None, every)
-        X = m.rows.features[some]
-        along = [np.column_stack([X, np.ones(len(X), X.dtype)])] * columns
+        along = [stacked.with_ones(m.rows.features[some])] * columns
         blocks = []
         for k in range(len(y)):
             bend = SOFTMAX.bend(at.z[k, :, some], 0)
-            block = stacked.hessian(along, bend, every * at.train[k, 0, some])
+            block = stacked.hessian(along, bend, every * m.train[k, 0, some])
             for c in range(columns):
                 diagonal = np.arange(len(m.penalty))
                 block[diagonal, c, diagonal, c] += at.learned.ridge * m.penalty[:, 0, 0]
@@ -219,34 +218,20 @@ class Outer:
         return -float(m.share @ np.log(likelihood)), np.zeros_like(x), in_y
 
     def _judged(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
-        """By the model of each row's own fold: probabilities (classes, rows), and of its label."""
+        """By the model that judges each row: probabilities (classes, rows), and of its label."""
         m = self.models
-        place = m.rows.fold, slice(None), np.arange(len(m.share))
+        place = m.rows.judge, slice(None), np.arange(len(m.share))
         z = m.at(x, y).z[place].T
         p = softmax(z, 0)
         tiny = np.finfo(p.dtype).tiny  # a label may be impossible to a model that is sure
         return p, np.maximum((p * m.rows.likelihood.T).sum(axis=0), tiny), place
 
 
-def solve_inner(
-    x: np.ndarray, y: np.ndarray, blocks: list[Rows], penalty: np.ndarray
-) -> np.ndarray:
-    """The y that minimizes g at x, by SciPy's L-BFGS; rows come in blocks to save memory."""
-    shares = np.array([block.weight.sum() for block in blocks])
-    shares = shares / shares.sum()
-    parts = [Models(block, penalty, y.shape[0], y.shape[2]) for block in blocks]
-
-    def value_and_grad(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        at = flat.reshape(y.shape).astype(y.dtype)
-        value, grad = 0.0, np.zeros(y.shape)
-        for share, part in zip(shares, parts, strict=True):  # g is a mean over rows
-            inner = Inner(part)
-            value, grad = value + share * inner(x, at), grad + share * inner.grad_y(x, at)
-            part.forget()
-        return value, grad.ravel()
-
-    options = {"maxiter": MOST_ITERATIONS, "ftol": FLAT}
-    solution = optimize.minimize(
-        value_and_grad, y.astype(np.float64).ravel(), jac=True, method="L-BFGS-B", options=options
-    )
-    return solution.x.reshape(y.shape).astype(y.dtype)
+def solve_inner(x: np.ndarray, y: np.ndarray, models: Models) -> np.ndarray:
+    """The y that minimizes g at x, by the Newton method with which `minimize` solves for it."""
+    o = Oracles(numpy_ops, Outer(models), Inner(models))
+    matrix = preconditioner.identity(o, y)
+    if matrix is not None:
+        matrix = preconditioner.make(o, x, y, None, matrix)
+    multiply = preconditioner.apply(numpy_ops, matrix)
+    return newton_cg.solve_inner(o, x, y, None, LEFT, MOST_LINEAR_STEPS, multiply).y

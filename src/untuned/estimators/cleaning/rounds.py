@@ -1,192 +1,211 @@
-"""Rounds of cleaning: models that believe labels as far as those of the round before did.
+"""From judges to verdicts, in two rounds.
 
-The first round believes every label. Each further one weighs rows by the evidence for their label,
-learns how much to make of it, and estimates anew how labels come to be wrong. Where rows are many,
-all this is done on a sample, and what was learned is then used to train on all rows.
+1. Judges learn the labels as they were given, cheap judges first. What they say of unseen rows is
+   pooled, and tells how labels come to be wrong: a first guess from rows of which they are sure,
+   then by maximum likelihood. A judge whose weight in the pool is zero is not asked again.
+2. Judges learn what labels probably should be. What they now say of unseen rows is pooled with what
+   was said before, the noise is estimated anew, and Bayes' rule gives the quality of each label.
+   Boosting, which is dear, comes in here, if a trial on some rows shows that it helps.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logit, softmax
+from scipy.sparse import issparse
 
-from untuned.estimators.cleaning import noise, problem, whitening
-from untuned.estimators.cleaning.labelled_rows import BLOCK_ROWS, Merged, Table
-from untuned.estimators.cleaning.problem import Inner, Models, Numbers, Outer, Rows
-from untuned.estimators.cleaning.whitening import Whitening
-from untuned.run import minimize
-from untuned.run.result import Result
+from untuned.estimators.cleaning import folds, judges, noise, pooling, trial
+from untuned.estimators.cleaning.folds import Task
+from untuned.estimators.cleaning.hearing import First, Hearing, first_round
+from untuned.estimators.cleaning.judges import ByClassifier, Judge
+from untuned.estimators.cleaning.labelled_rows import Merged, Table
+from untuned.estimators.cleaning.linear_judge import LinearJudge, as_evidence
+from untuned.estimators.cleaning.neighbours import Neighbours
+from untuned.estimators.cleaning.pooling import Pool
+from untuned.estimators.cleaning.problem import numbers
+from untuned.util.wording import brief
 
-ROUNDS = 3  # after the first; more begin to fit the rows that judge
-SURE = 1e-4  # evidence is cut at these odds, and at their opposite
-BELIEVED = 20.0  # evidence at which a weight is 1, whatever slope and offset
-TOL = 0.1  # three numbers about thousands of rows need no more than one digit
-# Rows that say enough about three numbers and the noise; where rows are wide, fewer do.
-MOST_SAMPLED, FEWEST_SAMPLED, SAMPLED_ENTRIES = 4096, 2048, 2**20
+NAMED: dict[str, Any] = {
+    "linear": LinearJudge,
+    "neighbours": Neighbours,
+    "trees": judges.trees,
+    "boosting": judges.boosting,
+}
+YOURS = "pred_probs"
 
 
-class Cleaned(NamedTuple):
-    """What the rounds found, per merged row where there is one."""
+class Verdicts(NamedTuple):
+    """What the rounds found, per row of the task where there is one."""
 
-    probabilities: np.ndarray  # of true labels, from models that have not seen the row
-    evidence: np.ndarray
+    probabilities: np.ndarray  # of true labels, from judges that have not seen the row
     transition: np.ndarray
-    coef: np.ndarray  # one column per class, the mean over models
-    intercept: np.ndarray
-    learned: Numbers
-    result: Result
+    pool: Pool  # of all that was said
+    weights: dict[str, float]  # of all that were asked
+    evidence: np.ndarray  # for the labels, from which judges of the second round learned
+    trust: tuple[float, float]  # slope and offset, by which evidence became a weight
+    heard: list[Judge]  # those of the second round
+    speaking: Pool | None  # of the second round's judges alone, for new rows
+    linear: LinearJudge | None
+
+    def scores(self, X: Any) -> np.ndarray:
+        """Logarithms of probabilities of new rows, but for a constant in each."""
+        assert self.speaking is not None
+        said = zip(self.heard, self.speaking.weights, strict=True)
+        voices = [
+            weight * pooling.voice(judge.probabilities(X)) for judge, weight in said if weight > 0
+        ]
+        return sum(voices) + self.speaking.offsets
 
 
-class _Judged(NamedTuple):
-    """What one or more rounds on some rows end with."""
-
-    x: np.ndarray
-    y: np.ndarray
-    probabilities: np.ndarray
-    evidence: np.ndarray
-    transition: np.ndarray
-    result: Result
-
-
-Solve = Callable[..., Result]
-
-
-def clean(
-    table: Table, merged: Merged, classes: int, folds: int, rng: Any,
-    max_seconds: float | None, **options: Any,
-) -> Cleaned:  # fmt: skip
-    """All rounds; `options` are those of `minimize`."""
-    ends = np.inf if max_seconds is None else time.monotonic() + max_seconds
-    folds = max(2, min(folds, len(np.unique(merged.group))))
-
-    label, trusted = table.label[merged.first], table.trusted[merged.first]
-    white = whitening.fit(partial(_block, table, merged.first), merged.weight)
-    features = _whitened(table, merged.first, white)
-    fold = _folds(merged.group, label, folds, rng)
-    rows = Rows(features, label, fold, merged.weight, trusted, None, None)
-
-    def solve(x: np.ndarray, y: np.ndarray, rows: Rows) -> Result:
-        left = None if ends == np.inf else max(ends - time.monotonic(), 1e-3)
-        models = Models(rows, white.penalty, folds, classes)
-        return minimize(Outer(models), Inner(models), x, y, tol=TOL, max_seconds=left, **options)
-
-    x, y = problem.start(features.shape[1], classes, folds)
-    sample = int(np.clip(SAMPLED_ENTRIES / features.shape[1], FEWEST_SAMPLED, MOST_SAMPLED))
-    if len(label) <= 2 * sample:
-        judged = _rounds(rows, x, y, classes, solve, ends)
-    else:
-        chosen = np.sort(rng.permutation(len(label))[:sample])
-        judged = _rounds(_taken(rows, chosen), x, y, classes, solve, ends)
-        judged = _refit(rows, judged, sample / len(label), white.penalty)
-    mean = judged.y.mean(axis=0, dtype=np.float64)
-    coef, intercept = white.coefficients(mean[:-1], mean[-1])
-    learned = problem.numbers(judged.x)
-    return Cleaned(
-        judged.probabilities, judged.evidence, judged.transition, coef, intercept, learned,
-        judged.result,
-    )  # fmt: skip
-
-
-def _rounds(
-    rows: Rows, x: np.ndarray, y: np.ndarray, classes: int, solve: Solve, ends: float
-) -> _Judged:  # fmt: skip
-    """A round that believes every label, and those that learn from it."""
-    noisy = ~rows.trusted
-    given, weight = rows.label[noisy], rows.weight[noisy]
-    certain = np.eye(classes)[rows.label]
-    evidence = np.full(len(noisy), BELIEVED)
-    result = solve(x, y, rows._replace(evidence=evidence, likelihood=certain))
-    probabilities = _unseen(rows, result.y)
-    transition = noise.first_guess(probabilities[noisy], given, weight)
-    true = noise.without_noise(probabilities[noisy], transition)
-    quality = of_given(noise.posterior(true, transition, given), given)
-    for _ in range(ROUNDS):
-        evidence[noisy] = as_evidence(quality)
-        judged = rows._replace(evidence=evidence, likelihood=_likelihood(rows, transition))
-        result = solve(result.x, result.y, judged)
-        probabilities = _unseen(rows, result.y)
-        transition = noise.fit_transition(probabilities[noisy], given, weight, transition)
-        quality = of_given(noise.posterior(probabilities[noisy], transition, given), given)
-        if time.monotonic() > ends:
-            break
-    return _Judged(result.x, result.y, probabilities, evidence, transition, result)
-
-
-def _refit(rows: Rows, sample: _Judged, share: float, penalty: np.ndarray) -> _Judged:
-    """The models of all rows, by the numbers that were learned on a share of them."""
-    noisy = ~rows.trusted
-    given, weight = rows.label[noisy], rows.weight[noisy]
-    # A row's own fold was spared by the model that judges it, whether it was in the sample or not.
-    evidence = np.full(len(noisy), BELIEVED)
-    posterior = noise.posterior(_unseen(rows, sample.y)[noisy], sample.transition, given)
-    evidence[noisy] = as_evidence(of_given(posterior, given))
-    del posterior  # as large as some tables
-    # A mean over more rows is closer to the truth, so it needs less of a ridge in proportion.
-    x = problem.with_ridge_times(sample.x, share)
-    believed = rows._replace(evidence=evidence)
-    starts = range(0, len(evidence), BLOCK_ROWS)
-    blocks = [_taken(believed, slice(start, start + BLOCK_ROWS)) for start in starts]
-    y = problem.solve_inner(x, sample.y, blocks, penalty)
-    probabilities = _unseen(rows, y)
-    transition = noise.fit_transition(probabilities[noisy], given, weight, sample.transition)
-    return _Judged(x, y, probabilities, evidence, transition, sample.result)
-
-
-def of_given(values: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """The entry of the given label, in each row."""
-    return values[np.arange(len(given)), given]
-
-
-def as_evidence(quality: np.ndarray) -> np.ndarray:
-    """Log-odds of a label being right."""
-    return logit(np.clip(quality, SURE, 1 - SURE))
-
-
-def _likelihood(rows: Rows, transition: np.ndarray) -> np.ndarray:
-    """P(given label | true label j) of each row, for each j; a trusted label is the true one."""
-    certain = np.eye(len(transition))[rows.label]
-    return np.where(rows.trusted[:, None], certain, transition.T[rows.label])
-
-
-def _taken(rows: Rows, part: Any) -> Rows:
-    taken: Any = (None if leaf is None else leaf[part] for leaf in rows)
-    return Rows(*taken)
-
-
-def _unseen(rows: Rows, y: np.ndarray) -> np.ndarray:
-    """Probabilities by the model of each row's own fold, which has not seen it."""
-    found = np.empty((len(rows.fold), y.shape[2]))
-    for fold, model in enumerate(y):
-        mine = np.flatnonzero(rows.fold == fold)
-        for start in range(0, len(mine), BLOCK_ROWS):
-            part = mine[start : start + BLOCK_ROWS]
-            scores = rows.features[part] @ model[:-1] + model[-1]
-            found[part] = softmax(scores.astype(np.float64), axis=1)
+def judges_named(judge: Any) -> list[Judge]:
+    """The judges a user asks for."""
+    if isinstance(judge, str) and judge == "auto":
+        return []
+    several = judge if isinstance(judge, list | tuple) else [judge]
+    if not several:
+        raise ValueError("judge=[] names nobody; give at least one judge, or 'auto'.")
+    found: list[Judge] = []
+    for each in several:
+        if isinstance(each, str) and each in NAMED:
+            found.append(NAMED[each]())
+        elif not isinstance(each, str | type) and hasattr(each, "fit"):
+            if not hasattr(each, "predict_proba"):
+                raise ValueError(
+                    f"judge={brief(each)} has no predict_proba; give a classifier that has it, "
+                    "e.g. by sklearn.calibration.CalibratedClassifierCV."
+                )
+            found.append(judges.of_user(each))
+        else:
+            raise ValueError(
+                f"judge={brief(each)} is no judge; give 'auto', 'linear', a classifier of "
+                f"scikit-learn's kind, or a list of these and of {brief(list(NAMED))}."
+            )
+    names = [each.name for each in found]
+    for number, each in enumerate(found):  # so that none is lost in judges_
+        if names[:number].count(each.name):
+            each.name = f"{each.name} {names[:number].count(each.name) + 1}"
     return found
 
 
-def _folds(group: np.ndarray, label: np.ndarray, folds: int, rng: Any) -> np.ndarray:
-    """A fold for each row, classes spread evenly, equal features in the same fold."""
-    groups, first = np.unique(group, return_index=True)
-    order = rng.permutation(len(groups))
-    order = order[np.argsort(label[first][order], kind="stable")]
-    fold_of_group = np.empty(len(groups), int)
-    fold_of_group[order] = np.arange(len(groups)) % folds
-    return fold_of_group[np.searchsorted(groups, group)]
+def task_of(table: Table, merged: Merged, classes: int, count: int, rng: Any) -> Task:
+    """The rows that are judged, with their folds."""
+    label = table.label[merged.first]
+    count = max(2, min(count, len(np.unique(merged.group))))
+    fold = folds.deal(merged.group, label, count, rng)
+    return Task(
+        table.X[merged.first], label, merged.weight, table.trusted[merged.first], fold, count,
+        classes, int(rng.randint(2**31 - 1)),
+    )  # fmt: skip
 
 
-def _whitened(table: Table, first: np.ndarray, white: Whitening) -> np.ndarray:
-    """The features of all merged rows."""
-    features = np.empty((len(first), len(white.penalty)), np.float32)
-    for start in range(0, len(first), BLOCK_ROWS):
-        features[start : start + BLOCK_ROWS] = white.apply(_block(table, first, start))
-    return features
+def hear_yours(
+    P: np.ndarray, given: np.ndarray, weight: np.ndarray, classes: int, seed: int,
+    options: dict[str, Any], ends: float,
+) -> Verdicts:  # fmt: skip
+    """Verdicts from a user's probabilities alone."""
+    nobody = np.zeros(len(given), bool)
+    task = Task(None, given, weight, nobody, np.zeros(len(given), int), 1, classes, seed)
+    first = first_round(Hearing(task, options, ends), [P[None]])
+    weights = {YOURS: float(first.pool.weights[0])}
+    return Verdicts(
+        first.probabilities, first.transition, first.pool, weights,
+        as_evidence(_quality(first, task)), (1.0, 0.0), [], None, None,
+    )  # fmt: skip
 
 
-def _block(table: Table, first: np.ndarray, start: int) -> np.ndarray:
-    return table.features(first[start : start + BLOCK_ROWS])
+def hear(
+    task: Task, asked: list[Judge], options: dict[str, Any], automatic: bool, ends: float,
+    yours: np.ndarray | None,
+) -> Verdicts:  # fmt: skip
+    """Both rounds; `yours` are probabilities that a user brought along."""
+    hearing = Hearing(task, options, ends)
+    if automatic:
+        asked = [LinearJudge()] if issparse(task.X) else [LinearJudge(), Neighbours()]
+    asked, opinions = _asked_first(hearing, asked, automatic)
+    first = first_round(hearing, opinions)
+    cache: dict[int, np.ndarray] = {}
+
+    def targets(fold: int) -> np.ndarray:
+        if fold not in cache:
+            cache[fold] = first.targets(hearing, fold).astype(np.float32)
+        return cache[fold]
+
+    heard: list[Judge] = []
+    said: list[np.ndarray] = []
+    for judge, weight in zip(asked, first.pool.weights, strict=True):
+        linear = isinstance(judge, LinearJudge)
+        if isinstance(judge, LinearJudge):
+            judge.transition = first.transition
+        if not heard or ((weight > 0 or linear) and not hearing.over()):
+            heard.append(judge)
+            said.append(judge.second(task, targets))
+    weights = {judge.name: 0.0 for judge in asked}
+    if automatic and not issparse(task.X) and not hearing.over():
+        boosting = judges.boosting()
+        weights[boosting.name] = 0.0
+        others = [each for judge, each in zip(heard, said, strict=True) if judge.name != "trees"]
+        if trial.boosting_helps(hearing, targets, first, others):
+            heard.append(boosting)
+            said.append(boosting.second(task, targets))
+    said.append(first.probabilities)
+    if yours is not None:
+        said.append(_without_noise(hearing, yours, first.transition))
+    voices = np.stack([pooling.voice(each) for each in said])
+    pool, transition, probabilities = hearing.settle(voices, first.transition)
+    weights |= _shares(pool, asked, heard, first, yours is not None)
+    alone = voices[: len(heard)]
+    speaking = hearing.pool(alone, hearing.likelihood(transition), np.ones(len(alone)))
+    linears = [judge for judge in heard if isinstance(judge, LinearJudge)]
+    learned = numbers(linears[0].x) if linears else None
+    trust = (learned.slope, learned.offset) if learned else (1.0, 0.0)
+    for judge in heard:
+        judge.forget()
+    return Verdicts(
+        probabilities, transition, pool, weights, as_evidence(_quality(first, task)), trust,
+        heard, speaking, linears[0] if linears else None,
+    )  # fmt: skip
+
+
+def _asked_first(
+    hearing: Hearing, asked: list[Judge], automatic: bool
+) -> tuple[list[Judge], list[np.ndarray]]:
+    """Who was asked in the first round, and what was said."""
+    opinions: list[np.ndarray] = []
+    for judge in asked:
+        if isinstance(judge, LinearJudge):
+            judge.learn = hearing.learn
+        if not opinions or not hearing.over():
+            opinions.append(judge.first(hearing.task))
+    asked = asked[: len(opinions)]
+    if automatic and not hearing.over():
+        trees: ByClassifier = judges.trees()
+        # On sparse columns trees are slow, and mostly no match for a linear judge.
+        if not issparse(hearing.task.X) or trial.trees_help(hearing, opinions[0]):
+            asked = [*asked, trees]
+            opinions.append(trees.first(hearing.task))
+    return asked, opinions
+
+
+def _shares(
+    pool: Pool, asked: list[Judge], heard: list[Judge], first: First, yours: bool
+) -> dict[str, float]:
+    """The weight of each judge: its own, and its share of what was said in the first round."""
+    weights = {judge.name: float(w) for judge, w in zip(heard, pool.weights, strict=False)}
+    before = pool.weights[len(heard)]
+    for judge, weight in zip(asked, first.pool.weights, strict=True):
+        weights[judge.name] = weights.get(judge.name, 0.0) + float(before * weight)
+    return weights | ({YOURS: float(pool.weights[-1])} if yours else {})
+
+
+def _without_noise(hearing: Hearing, said: np.ndarray, transition: np.ndarray) -> np.ndarray:
+    """Probabilities of true labels from a judge that learned given ones."""
+    task = hearing.task
+    voice = pooling.voice(said)[None]
+    honest = hearing.pool(voice, np.eye(task.classes)[task.label], np.ones(1))
+    return noise.without_noise(honest.probabilities(voice), transition)
+
+
+def _quality(first: First, task: Task) -> np.ndarray:
+    posterior = noise.posterior(first.probabilities, first.transition, task.label)
+    return np.where(task.trusted, 1.0, posterior[np.arange(len(task.label)), task.label])

@@ -1,0 +1,68 @@
+"""Who has seen which row: folds, and pairs of folds left out together.
+
+A judge says what it thinks of a row that it has not seen. What judges thought of other rows then
+decides what the next judge is taught about them; so that a row's own label does not come back to it
+that way, those opinions, too, must be of judges that had not seen it. A judge that has seen neither
+fold a nor fold b gives the opinions of a's rows from which the judge of b's rows may learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rows that are each there once, with the labels they were given and their folds."""
+
+    X: Any  # float32, dense or CSR
+    label: np.ndarray
+    weight: np.ndarray
+    trusted: np.ndarray
+    fold: np.ndarray
+    folds: int
+    classes: int
+    seed: int
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Folds to leave out together; of two folds nothing would be left, so one at a time."""
+        return iter([(0, 0), (1, 1)]) if self.folds == 2 else combinations(range(self.folds), 2)
+
+
+def deal(group: np.ndarray, label: np.ndarray, folds: int, rng: Any) -> np.ndarray:
+    """A fold for each row, classes spread evenly, equal features in the same fold."""
+    groups, first = np.unique(group, return_index=True)
+    order = rng.permutation(len(groups))
+    order = order[np.argsort(label[first][order], kind="stable")]
+    fold_of_group = np.empty(len(groups), int)
+    fold_of_group[order] = np.arange(len(groups)) % folds
+    return fold_of_group[np.searchsorted(groups, group)]
+
+
+def second_hand(task: Task, judged: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """Opinions of shape (folds, rows, classes), from judges that have seen only given labels.
+
+    `judged(train, rows)` trains on some rows and gives probabilities of others. Entry [b, i] is of
+    a judge that has seen neither fold b nor the fold of i; where these are the same, it is the
+    mean over all b.
+    """
+    found = np.zeros((task.folds, len(task.label), task.classes), np.float32)
+    for a, b in task.pairs():
+        left = (task.fold != a) & (task.fold != b)
+        rows = np.flatnonzero(~left)
+        said = judged(np.flatnonzero(left), rows)
+        for mine, other in ((a, b), (b, a)):
+            here = task.fold[rows] == mine
+            if a == b:
+                found[:, rows[here]] = said[here]
+            else:
+                found[other, rows[here]] = said[here]
+    if task.folds > 2:
+        at = np.arange(len(task.label))
+        found[task.fold, at] = found.sum(axis=0) / (task.folds - 1)
+    return found

@@ -1,0 +1,131 @@
+"""Judges: whoever gives the probabilities of classes for rows it has not seen.
+
+A judge is asked twice. First it learns the labels as they were given. Then it learns what the
+labels probably should be, by all that was said of them the first time; `targets[b]` are the
+probabilities of true labels, of shape (rows, classes), from which fold b's judge may learn.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from untuned.estimators.cleaning.folds import Task, second_hand
+
+Targets = Callable[[int], np.ndarray]
+FIRST_TREES, TREES = 30, 60
+
+
+class Judge(Protocol):
+    """What all judges can do."""
+
+    name: str
+
+    def first(self, task: Task) -> np.ndarray:
+        """Opinions learned from given labels, as `folds.second_hand` shapes them."""
+
+    def second(self, task: Task, targets: Targets) -> np.ndarray:
+        """Probabilities of true labels (rows, classes), each row's from a judge that has not seen
+        it; what was trained is kept."""
+
+    def probabilities(self, X: Any) -> np.ndarray:
+        """Of new rows, by what `second` trained."""
+
+    def forget(self) -> None:
+        """Let go of what only the rounds needed."""
+
+
+class ByClassifier:
+    """A classifier of scikit-learn's kind, one for each fold."""
+
+    def __init__(self, name: str, make: Callable[[int, bool], Any]):
+        self.name = name
+        self.make = make  # from a seed, and whether this is the first time
+        self.models: list[Any] = []
+        self.classes = 0
+
+    def first(self, task: Task) -> np.ndarray:
+        """Learn the given labels; see Judge."""
+
+        def judged(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            model = self.make(task.seed, True)
+            fit_classifier(model, task.X[train], task.label[train], task.weight[train])
+            return said_by(model, task.X[rows], task.classes)
+
+        return second_hand(task, judged)
+
+    def second(self, task: Task, targets: Targets) -> np.ndarray:
+        """Learn the most probable labels, each with its probability as a weight; see Judge."""
+        found = np.zeros((len(task.label), task.classes))
+        self.models, self.classes = [], task.classes
+        for fold in range(task.folds):
+            train, rows = np.flatnonzero(task.fold != fold), np.flatnonzero(task.fold == fold)
+            target = targets(fold)[train]
+            model = self.make(task.seed + fold, False)
+            weight = task.weight[train] * target.max(axis=1)
+            fit_classifier(model, task.X[train], target.argmax(axis=1), weight)
+            found[rows] = said_by(model, task.X[rows], task.classes)
+            self.models.append(model)
+        return found
+
+    def probabilities(self, X: Any) -> np.ndarray:
+        """The mean over folds."""
+        return np.mean([said_by(model, X, self.classes) for model in self.models], axis=0)
+
+    def forget(self) -> None:
+        """There is nothing to let go of."""
+
+
+def fit_classifier(model: Any, X: Any, label: np.ndarray, weight: np.ndarray) -> None:
+    """Train, with weights where the classifier takes them."""
+    takes = "sample_weight" in inspect.signature(model.fit).parameters
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # classes that are rare, solvers that stop early: no harm
+        model.fit(X, label, **({"sample_weight": weight} if takes else {}))
+
+
+def said_by(model: Any, X: Any, classes: int) -> np.ndarray:
+    """Probabilities with a column for every class, also for those the model has not met."""
+    found = np.zeros((X.shape[0], classes))
+    if X.shape[0]:
+        found[:, np.asarray(model.classes_, int)] = model.predict_proba(X)
+    return found
+
+
+def trees() -> ByClassifier:
+    """Extremely randomised trees."""
+    return ByClassifier("trees", _make_trees)
+
+
+def boosting(rounds: int = 100) -> ByClassifier:
+    """Histogram boosting; dense tables only."""
+    return ByClassifier("boosting", partial(_make_boosting, rounds))
+
+
+def of_user(classifier: Any) -> ByClassifier:
+    """A classifier that the user brought."""
+    return ByClassifier(type(classifier).__name__, partial(_copy, classifier))
+
+
+# Functions of the module, as a fitted cleaner can then be pickled.
+def _make_trees(seed: int, first: bool) -> Any:
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    return ExtraTreesClassifier(FIRST_TREES if first else TREES, random_state=seed)
+
+
+def _make_boosting(rounds: int, seed: int, first: bool) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(max_iter=rounds, early_stopping=False, random_state=seed)
+
+
+def _copy(classifier: Any, seed: int, first: bool) -> Any:
+    from sklearn.base import clone
+
+    return clone(classifier)

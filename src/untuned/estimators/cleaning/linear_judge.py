@@ -1,0 +1,206 @@
+"""The linear judge: softmax regressions whose ridge and trust in labels are learned.
+
+Dense columns are standardised and turned (whitening.py), and ridge, slope and offset are learned by
+`minimize`; where rows are many, on some of them, and the models are then trained on all, one at a
+time. Sparse columns stay as they are: divided by one number for all of them, and never centred.
+They may be very many, so that models of all folds at once would not fit; there the ridge is the
+best along a path, and targets are those of Bayes' rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.special import logit
+
+from untuned.closed_form.losses import softmax
+from untuned.estimators.cleaning import problem, whitening
+from untuned.estimators.cleaning.folds import Task, second_hand
+from untuned.estimators.cleaning.judges import Targets
+from untuned.estimators.cleaning.problem import Inner, Models, Outer, Rows
+from untuned.run import minimize
+from untuned.run.result import Result
+
+SURE = 1e-4  # evidence is cut at these odds, and at their opposite
+BELIEVED = 20.0  # evidence at which a weight is 1, whatever slope and offset
+TOL = 0.1  # three numbers about thousands of rows need no more than one digit
+BLOCK_ROWS = 4096
+# Rows that say enough about three numbers; where rows are wide, fewer do.
+MOST_SAMPLED, FEWEST_SAMPLED, SAMPLED_ENTRIES = 4096, 2048, 2**20
+PATH = 10.0 ** -np.arange(1.0, 5.5, 0.5)  # of ridges, the strongest first
+
+
+class LinearJudge:
+    """Softmax regression; `learn` is `minimize` with the options of the cleaner."""
+
+    name = "linear"
+
+    def __init__(self, learn: Callable[..., Result] = minimize):
+        self.learn = learn
+        self.white: Any = None
+        self.x = np.zeros(3, np.float32)
+        self.models = np.zeros((0, 0, 0), np.float32)
+        self.transition = np.zeros((0, 0))
+        self.total = 0.0  # weight of the rows from which x was learned
+
+    def first(self, task: Task) -> np.ndarray:
+        """Learn the ridge and given labels; see Judge."""
+        self.white, self.features = _prepared(task)
+        believed = np.full((1, len(task.label)), BELIEVED)
+        some = self._sample(task)
+        shape = task.folds, self.features.shape[1] + 1, task.classes
+        if issparse(self.features):
+            self.x = self._along_path(task, some)
+        else:
+            certain = np.eye(task.classes)[task.label[some]]
+            rows = self._rows(task, some, believed[:, some], None, certain)
+            self.x = self._learned(rows, np.zeros(shape, np.float32), task.classes).x
+        self.total = task.weight[some].sum()
+        plain = np.zeros((1, *shape[1:]), np.float32)
+
+        def judged(train: np.ndarray, left: np.ndarray) -> np.ndarray:
+            y = self._trained(task, train, believed[:, train], None, plain)
+            return _said(self.features, y[0], left)
+
+        return second_hand(task, judged)
+
+    def second(self, task: Task, targets: Targets) -> np.ndarray:
+        """Learn all three numbers, and what is believed of labels; see Judge."""
+        some = self._sample(task)
+        shape = task.folds, self.features.shape[1] + 1, task.classes
+        y, whole = np.zeros(shape, np.float32), False
+        if not issparse(self.features):
+            evidence, other = self._taught(task, targets, some)
+            rows = self._rows(task, some, evidence, other, self._likelihood(task, some))
+            result = self._learned(rows, y, task.classes)
+            self.x, y, whole = result.x, np.asarray(result.y), len(some) == len(task.label)
+        found = np.empty((len(task.label), task.classes))
+        for fold in range(task.folds):
+            left = np.flatnonzero(task.fold == fold)
+            if not whole:
+                train = np.flatnonzero(task.fold != fold)
+                own, wrong = _evidence(targets(fold)[train], task.label[train])
+                start = y[fold : fold + 1]
+                y[fold] = self._trained(task, train, own[None], wrong[None], start)[0]
+            found[left] = _said(self.features, y[fold], left)
+        self.models = y
+        return found
+
+    def probabilities(self, X: Any) -> np.ndarray:
+        """By the mean of the models."""
+        coef, intercept = self.coefficients()
+        return softmax(np.asarray(X @ coef + intercept, np.float64), 1)
+
+    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the columns as they came: (features, classes), and (classes,)."""
+        mean = self.models.mean(axis=0, dtype=np.float64)
+        return self.white.coefficients(mean[:-1], mean[-1])
+
+    def forget(self) -> None:
+        """Let go of the rows, and of the run's options."""
+        self.features, self.learn = None, minimize
+
+    def _sample(self, task: Task) -> np.ndarray:
+        count = len(task.label)
+        entries = self.features.nnz if issparse(self.features) else self.features.size
+        most = int(np.clip(SAMPLED_ENTRIES * count / entries, FEWEST_SAMPLED, MOST_SAMPLED))
+        if count <= 2 * most:
+            return np.arange(count)
+        return np.sort(np.random.default_rng(task.seed).permutation(count)[:most])
+
+    def _along_path(self, task: Task, some: np.ndarray) -> np.ndarray:
+        """x with the strongest ridge at which one half of these rows predicts the other as well as
+        at the best, to one standard error: labels are noisy, and a strong ridge is quick."""
+        train, rows = some[::2], some[1::2]
+        believed = np.full((1, len(train)), BELIEVED)
+        y = np.zeros((1, self.features.shape[1] + 1, task.classes), np.float32)
+        self.total = task.weight[train].sum()
+        found: list[tuple[np.ndarray, float, float]] = []
+        for ridge in PATH:
+            self.x = problem.with_ridge_times(np.zeros(3, np.float32), ridge / problem.START)
+            y = self._trained(task, train, believed, None, y)
+            said = _said(self.features, y[0], rows)[np.arange(len(rows)), task.label[rows]]
+            losses = -task.weight[rows] * np.log(said + SURE)
+            found.append((self.x, losses.mean(), losses.std() / np.sqrt(len(rows))))
+            if found[-1][1] > min(loss for _, loss, _ in found):
+                break
+        _, least, error = min(found, key=lambda each: each[1])
+        x = next(x for x, loss, _ in found if loss <= least + error)
+        # The ridge is one of means, so for all these rows it is half as large.
+        return problem.with_ridge_times(x, len(train) / len(some))
+
+    def _learned(self, rows: Rows, y: np.ndarray, classes: int) -> Result:
+        models = Models(rows, self.white.penalty, classes)
+        return self.learn(Outer(models), Inner(models), self.x, y, tol=TOL)
+
+    def _trained(
+        self, task: Task, train: np.ndarray, evidence: np.ndarray, other: np.ndarray | None,
+        start: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """One model of these rows, held back as much in all as those from which x was learned."""
+        rows = self._rows(task, train, evidence, other, np.ones((1, task.classes)))
+        rows = rows._replace(seen=np.ones((1, len(train)), np.float32))
+        x = problem.with_ridge_times(self.x, self.total / task.weight[train].sum())
+        return problem.solve_inner(x, start, Models(rows, self.white.penalty, task.classes))
+
+    def _rows(
+        self, task: Task, some: np.ndarray, evidence: np.ndarray, other: np.ndarray | None,
+        likelihood: np.ndarray,
+    ) -> Rows:  # fmt: skip
+        every = len(some) == len(task.label)
+        if other is None:
+            other = np.zeros((1, task.classes, 1), np.float32)
+        return Rows(
+            features=self.features if every else self.features[some],
+            label=task.label[some], weight=task.weight[some], trusted=task.trusted[some],
+            seen=(task.fold[some] != np.arange(task.folds)[:, None]).astype(np.float32),
+            judge=task.fold[some], evidence=evidence, other=other, likelihood=likelihood,
+        )  # fmt: skip
+
+    def _taught(
+        self, task: Task, targets: Targets, some: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        parts = [_evidence(targets(fold)[some], task.label[some]) for fold in range(task.folds)]
+        evidence, other = zip(*parts, strict=True)
+        return np.stack(evidence), np.stack(other)
+
+    def _likelihood(self, task: Task, some: np.ndarray) -> np.ndarray:
+        certain = np.eye(task.classes)[task.label[some]]
+        return np.where(task.trusted[some, None], certain, self.transition.T[task.label[some]])
+
+
+def _evidence(target: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log-odds of the labels being right, and (classes, rows) of what they are if not."""
+    own = np.arange(len(label)), label
+    evidence = as_evidence(target[own])
+    other = target.astype(np.float32)
+    other[own] = 0
+    total = other.sum(axis=1, keepdims=True)
+    return evidence, (other / np.maximum(total, np.finfo(np.float32).tiny)).T
+
+
+def as_evidence(quality: np.ndarray) -> np.ndarray:
+    """Log-odds of a label being right."""
+    return logit(np.clip(quality, SURE, 1 - SURE))
+
+
+def _said(features: Any, model: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    scores = features[rows] @ model[:-1] + model[-1]
+    return softmax(np.asarray(scores, np.float64), 1)
+
+
+def _prepared(task: Task) -> tuple[whitening.Whitening, Any]:
+    """How features are changed, and the changed ones."""
+    X = task.X
+    if issparse(X):
+        size = np.sqrt(max(X.multiply(X).sum() / X.shape[0], np.finfo(np.float32).tiny))
+        columns = X.shape[1]
+        white = whitening.Whitening(np.zeros(columns), np.full(columns, 1 / size), np.ones(columns))
+        return white, X * np.float32(1 / size)
+    blocks = range(0, len(X), BLOCK_ROWS)
+    white = whitening.fit(lambda start: X[start : start + BLOCK_ROWS], task.weight)
+    parts = [white.apply(X[start : start + BLOCK_ROWS]).astype(np.float32) for start in blocks]
+    return white, np.concatenate(parts)

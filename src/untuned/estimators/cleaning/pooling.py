@@ -1,0 +1,179 @@
+"""How much each judge is worth: a logarithmic pool, its weights learned through the noise.
+
+    p_i = softmax(sum_k w_k log p_i^k + b)          judges k, rows i, one offset b per class
+    loss_i(w, b) = -log sum_j P(label given to i | true label j) p_ij
+
+A weight is a judge's share of the say and its temperature in one: above 1 it makes a hesitant judge
+surer. x holds the logarithms of weights and of a strength s. It is a bilevel problem over two
+halves h of the rows. Inside, each half learns its offsets; outside, the weights and the strength
+that holds offsets back are chosen so that each half's offsets predict the other half:
+
+    g(x, y) = sum_h mean of loss_i(w, y_h), i in h,       + s / 2 |y_h|^2
+    f(x, y) = sum_h mean of loss_i(w, y_h), i not in h,   + sum_k w_k / rows
+
+The last term is a prior that weighs as much as one row; it draws the weight of a judge that does
+not help to zero, and what is then next to nothing is taken for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from untuned.closed_form.losses import softmax
+from untuned.run import minimize
+from untuned.run.result import Result
+
+FAINT = 1e-4  # mixed into each judge, so that none is ever certain
+NOTHING = 0.02  # a weight below this share of the largest one changes no verdict
+STRENGTH, LEAST = 0.1, 1e-2  # at the start; the least makes g curve where all rows are undecided
+SMALLEST = -6.0  # logarithm of a weight: below, it could hardly find its way back
+TOL, MOST_STEPS = 1e-2, 40
+SAMPLED_ENTRIES, FEWEST_ROWS = 2**17, 2048  # for a handful of numbers more would be a waste
+
+
+class Rows(NamedTuple):
+    """What the pool is learned from."""
+
+    voices: np.ndarray  # (judges, rows, classes), logarithms of unseen probabilities
+    likelihood: np.ndarray  # (rows, classes), P(given label | true label j)
+    weight: np.ndarray
+    half: np.ndarray  # True or False
+
+
+class Pool(NamedTuple):
+    """What was learned."""
+
+    weights: np.ndarray  # one per judge
+    offsets: np.ndarray  # one per class
+    result: Result
+
+    def scores(self, voices: np.ndarray) -> np.ndarray:
+        """Logarithms of pooled probabilities, but for a constant in each row."""
+        return np.tensordot(self.weights, voices, 1) + self.offsets
+
+    def probabilities(self, voices: np.ndarray) -> np.ndarray:
+        """Of true labels, (rows, classes)."""
+        return softmax(self.scores(voices).astype(np.float64), 1)
+
+
+def voice(probabilities: np.ndarray) -> np.ndarray:
+    """The logarithm of a judge's probabilities, none of them quite zero."""
+    classes = probabilities.shape[-1]
+    return np.log((probabilities + FAINT / classes) / (1 + FAINT))
+
+
+def learn(rows: Rows, start: np.ndarray, solve: Callable[..., Result] = minimize) -> Pool:
+    """The pool of these rows; `solve` is `minimize`, perhaps with options of its own."""
+    judges, count, classes = rows.voices.shape
+    most = max(FEWEST_ROWS, SAMPLED_ENTRIES // classes)
+    if count > most:
+        # Rows come in an order that says nothing of them, so every k-th is a fair sample.
+        some = np.linspace(0, count - 1, most).astype(int)
+        voices, *others = rows
+        rows = Rows(voices[:, some], *(leaf[some] for leaf in others))
+    x = np.maximum(np.log(np.maximum(np.append(start, STRENGTH), 1e-9)), SMALLEST)
+    y = np.zeros((2, classes))
+    result = solve(Outer(rows), Inner(rows), x, y, tol=TOL, max_steps=MOST_STEPS)
+    weights, offsets = np.exp(result.x[:judges]), result.y.mean(axis=0)
+    weights[weights < NOTHING * weights.max()] = 0.0
+    return Pool(weights, offsets - offsets.mean(), result)
+
+
+class _Side:
+    """Mean losses of rows, by which half's offsets they are predicted."""
+
+    def __init__(self, rows: Rows, own: bool):
+        self.rows = rows
+        # Of f the offsets are the other half's.
+        self.by = (rows.half == own).astype(int)
+        totals = np.bincount(self.by, rows.weight, 2)
+        self.share = rows.weight / np.maximum(totals, np.finfo(float).tiny)[self.by]
+
+    def both(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """p, the posterior of true labels, and the likelihood of the given ones."""
+        p = softmax(np.tensordot(np.exp(x[:-1]), self.rows.voices, 1) + y[self.by], 1)
+        joint = p * self.rows.likelihood
+        total = np.maximum(joint.sum(axis=1), np.finfo(float).tiny)
+        return p, joint / total[:, None], total
+
+    def value(self, x: np.ndarray, y: np.ndarray) -> float:
+        return -float(self.share @ np.log(self.both(x, y)[2]))
+
+    def value_and_slopes(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+        p, posterior, total = self.both(x, y)
+        return -float(self.share @ np.log(total)), self.share[:, None] * (p - posterior)
+
+    def by_weight(self, x: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+        return np.exp(x[:-1]) * np.tensordot(self.rows.voices, slopes, 2)
+
+    def by_offset(self, slopes: np.ndarray) -> np.ndarray:
+        second = slopes[self.by == 1].sum(axis=0)
+        return np.stack([slopes.sum(axis=0) - second, second])
+
+
+class Inner:
+    """g."""
+
+    def __init__(self, rows: Rows):
+        self.side = _Side(rows, own=True)
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        return self.side.value(x, y) + _strength(x) / 2 * float(np.vdot(y, y))
+
+    def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """grad_y g."""
+        return self.value_and_grads(x, y)[2]
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """g, grad_x g and grad_y g."""
+        value, slopes = self.side.value_and_slopes(x, y)
+        held, square = _strength(x), float(np.vdot(y, y))
+        in_x = np.append(self.side.by_weight(x, slopes), np.exp(x[-1]) * square / 2)
+        return value + held / 2 * square, in_x, self.side.by_offset(slopes) + held * y
+
+    def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
+        """The second derivatives, to be applied to many v."""
+        p, posterior, _ = self.side.both(x, y)
+
+        def pull(v: np.ndarray, wrt: str) -> Any:
+            by_row = v[self.side.by]
+            change = _bent(p, by_row) - _bent(posterior, by_row)
+            change *= self.side.share[:, None]
+            in_x = np.append(self.side.by_weight(x, change), np.exp(x[-1]) * np.vdot(y, v))
+            if wrt == "x":
+                return in_x
+            in_y = self.side.by_offset(change) + _strength(x) * v
+            return in_y if wrt == "y" else (in_x, in_y)
+
+        return pull
+
+
+class Outer:
+    """f."""
+
+    def __init__(self, rows: Rows):
+        self.side = _Side(rows, own=False)
+        self.prior = np.append(np.full(len(rows.voices), 1 / rows.weight.sum()), 0.0)
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        return self.side.value(x, y) + float(self.prior @ np.exp(x))
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """f, grad_x f and grad_y f."""
+        value, slopes = self.side.value_and_slopes(x, y)
+        prior = self.prior * np.exp(x)
+        in_x = np.append(self.side.by_weight(x, slopes), 0.0) + prior
+        return value + prior.sum(), in_x, self.side.by_offset(slopes)
+
+
+def _strength(x: np.ndarray) -> float:
+    return float(np.exp(x[-1])) + LEAST
+
+
+def _bent(p: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The change of probabilities p as their logarithms change by v."""
+    pv = p * v
+    return pv - p * pv.sum(axis=1, keepdims=True)
