@@ -15,7 +15,6 @@ from refusals import assert_one_sentence
 from untuned.commands import saved_model
 from untuned.tables import decisions
 
-__all__ = ["untuned"]  # a fixture
 ROWS = 90
 
 

@@ -18,7 +18,6 @@ from untuned.commands.sources import Asked
 from untuned.report import run_page
 from untuned.tables import decisions
 
-__all__ = ["browser"]  # a fixture
 ATTACK = "</script><script>window.ran=1</script>"
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
