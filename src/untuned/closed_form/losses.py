@@ -13,6 +13,9 @@ from scipy.special import expit
 
 Map = Callable[[np.ndarray], np.ndarray]
 
+# Probabilities that judges tell from zero: the least that scikit-learn's log_loss lets count.
+LOG_LEAST = float(np.log(np.finfo(np.float64).eps))
+
 
 class Loss(NamedTuple):
     """A loss of outputs z and targets t."""
@@ -22,6 +25,17 @@ class Loss(NamedTuple):
     bend: Callable[[np.ndarray, int], Map]  # its second derivative at z, to be applied to many v
     # Its mean second derivative in each output, at the model that only knows the targets' mean.
     curvature: Map
+    is_log_loss: bool = True  # of probabilities, so that rounding says how bad it may be
+
+
+def bounded(losses: np.ndarray) -> np.ndarray:
+    """-log(p + eps) for losses -log p: one row far from all others cannot outweigh thousands."""
+    return -np.logaddexp(-losses, LOG_LEAST)
+
+
+def bounded_slope(losses: np.ndarray) -> np.ndarray:
+    """The derivative of `bounded`."""
+    return expit(-losses - LOG_LEAST)
 
 
 def _logistic(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
@@ -76,5 +90,7 @@ def _squared(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
 LOSSES = {
     "logistic": Loss(_logistic, _logistic_slope, _logistic_bend, lambda mean: (1 - mean**2) / 4),
     "softmax": Loss(_softmax, _softmax_slope, _softmax_bend, lambda mean: mean * (1 - mean)),
-    "squared": Loss(_squared, lambda z, t, axis: z - t, lambda z, axis: lambda v: v, np.ones_like),
+    "squared": Loss(
+        _squared, lambda z, t, axis: z - t, lambda z, axis: lambda v: v, np.ones_like, False
+    ),
 }

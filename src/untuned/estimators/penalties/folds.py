@@ -23,7 +23,7 @@ import numpy as np
 
 from untuned.util.wording import brief
 
-FEW_ROWS = 5000  # up to here every row should be used on both sides, above a split will do
+FEW_ROWS = 5000  # above, a split will do to find many strengths: all rows are asked afterwards
 FOLDS, SHARE = 5, 0.2
 FEWEST_ROWS = 100  # below, the judges' standard error hides any gain from more than one strength
 MANY_ROWS, ROWS_PER_FEATURE = 2**14, 10  # say enough about strengths, which do not grow with rows
@@ -41,11 +41,20 @@ class RowRoles(NamedTuple):
     split: np.ndarray  # (models,), that of cv which a model's training rows are of
 
 
+class Plans(NamedTuple):
+    """The plans of a search; `one` is None where each row is left out once, in closed form."""
+
+    one: RowRoles | None
+    many: RowRoles | None = None  # for more than one strength
+    check: RowRoles | None = None  # judges that had no part in `many`
+    condense: bool = False  # whether rows of `many` are to be condensed
+
+
 def splits(cv: Any, X: Any, strata: np.ndarray, random: np.random.Generator) -> Splits:
     """`cv` as pairs of row numbers (train, validation); see BilevelLogisticRegression."""
     rows = len(strata)
     if cv is None:
-        cv = min(FOLDS, rows) if rows <= FEW_ROWS else SHARE
+        cv = min(FOLDS, rows)
     if isinstance(cv, bool) or (isinstance(cv, numbers.Real) and not _is_usable(cv, rows)):
         raise ValueError(
             f"cv={cv!r} is not usable on {rows} rows; expected a number of folds from 2 to {rows}, "
@@ -116,6 +125,12 @@ def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> R
     mix[np.arange(len(models)), list(owners)] = 1
     train, valid, judge = (np.stack(part, axis=1) for part in (trains, known, judges))
     return RowRoles(train, valid, judge, mix, np.array(split))
+
+
+def elsewhere(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: RowRoles) -> RowRoles:
+    """Models of these splits, judged by the rows that had no part in finding many strengths."""
+    plan_of = plan(pairs, strata, weight, many=False)
+    return plan_of._replace(judge=plan_of.valid & ~(many.valid | many.judge).any(axis=1)[:, None])
 
 
 def _nested(sides: list) -> list:

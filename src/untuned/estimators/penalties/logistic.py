@@ -53,7 +53,7 @@ class BilevelLinear(BaseEstimator):
         weight: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Coefficients (columns, features) in the units of X, and the intercepts."""
-        from untuned.estimators.penalties import scaling, search
+        from untuned.estimators.penalties import condensed, scaling, search
 
         settings = self._settings()
         columns = target.shape[1]
@@ -61,31 +61,45 @@ class BilevelLinear(BaseEstimator):
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
         random = np.random.default_rng(settings.seed)
         table = standardisation.make(X, weight)
-        target = target.astype(table.X.dtype)
+        rows = search.Rows(loss, table, target.astype(table.X.dtype), weight)
+        scales = of_part = scaling.make(*rows)
+        pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
         part: Any = slice(None)
-        if self.cv is None:
+        if self.cv is None and not pack:
             part = folds.sample(strata, weight, X.shape[1], random)
-        pairs = folds.splits(self.cv, X, strata[part], random)
-        many = len(chosen.names) > 1 and folds.can_tell_apart(weight[part])
-        plans = [
-            folds.plan(pairs, strata[part], weight[part], stage)
-            for stage in ((False, True) if many else (False,))
-        ]
-        scales = of_part = scaling.make(loss, table, target, weight)
-        rows = table.rows(part), target[part], weight[part]
+        some, strata = rows, strata[part]
         if not isinstance(part, slice):
-            of_part = scaling.make(loss, *rows)
-        found = search.search(
-            loss, *rows, plans, chosen.member, len(chosen.names), of_part, settings
-        )
-        coef, intercept = search.fit(
-            loss, table, target, weight, scales, found.strengths[chosen.member], found.near
-        )
+            some = search.Rows(loss, table.rows(part), rows.target[part], weight[part])
+            of_part = scaling.make(*some)
+        plans = self._plans(some, X, strata, random, len(chosen.names) > 1, pack)
+        found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
+        coef, intercept = search.fit(rows, scales, found.strengths[chosen.member], found.near)
         self.regularization_ = found.strengths
         self.groups_ = np.array(chosen.names, dtype=object)
         self.result_, self.n_iter_ = found.result, found.steps
         coef = (coef / table.scale[:, None]).T
         return coef, intercept - coef @ table.mean
+
+    def _plans(
+        self, rows: Any, X: Any, strata: np.ndarray, random: np.random.Generator, many: bool,
+        pack: bool,
+    ) -> folds.Plans:  # fmt: skip
+        """Which rows choose the strengths and which judge them."""
+        from untuned.estimators.penalties import leave_one_out
+
+        weight = rows.weight
+        pairs = folds.splits(self.cv, X, strata, random)
+        each = self.cv is None and rows.loss == "squared"
+        one = None
+        if not (each and leave_one_out.applies(rows.table, weight)):
+            one = folds.plan(pairs, strata, weight, many=False)
+        if not many or not folds.can_tell_apart(weight):
+            return folds.Plans(one)
+        if self.cv is not None or pack or len(strata) <= folds.FEW_ROWS:
+            return folds.Plans(one, folds.plan(pairs, strata, weight, many=True), None, pack)
+        split = folds.splits(folds.SHARE, X, strata, random)
+        plan = folds.plan(split, strata, weight, many=True)
+        return folds.Plans(one, plan, folds.elsewhere(pairs, strata, weight, plan))
 
     def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -132,9 +146,9 @@ class BilevelLogisticRegression(ClassifierMixin, BilevelLinear):
         names (or positions) to names of groups.
     cv : int, float, splitter or iterable, default=None
         The rows that judge: a number of stratified folds, the share of one stratified split, a
-        scikit-learn splitter, or pairs (train, test) of row numbers. None: 5 folds up to 5000
-        rows, and 0.2 above; of more than 16384 rows (or 10 per feature) that many are drawn for
-        the search, and the model is then fitted to all.
+        scikit-learn splitter, or pairs (train, test) of row numbers. None: 5 folds; of more than
+        16384 rows (or 10 per feature) that many are drawn for the search, and the model is then
+        fitted to all.
     method : str or solver, default="auto"
         As in `untuned.minimize`.
     max_steps : int, default=100

@@ -24,7 +24,8 @@ class BilevelRidge(RegressorMixin, BilevelLinear):
     penalty : {"feature", "target", "all"}, sequence or mapping, default="feature"
         As in `BilevelLogisticRegression`; "target" for one strength per column of y.
     cv, method, max_steps, max_seconds, random_state, verbose
-        As in `BilevelLogisticRegression`; folds are not stratified.
+        As in `BilevelLogisticRegression`; folds are not stratified. With cv=None one strength is
+        chosen by leaving out each row once, in closed form, and all rows are used.
 
     Attributes
     ----------
