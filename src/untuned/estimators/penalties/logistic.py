@@ -22,13 +22,16 @@ from sklearn.utils.validation import (
 
 from untuned.estimators.penalties import folds, groups, standardisation
 from untuned.util import interrupts, limits
-from untuned.util.wording import brief
+from untuned.util.wording import brief, unknown
+
+NORMS = ("l2", "l1", "elasticnet")
 
 
 class BilevelLinear(BaseEstimator):
     """What the two estimators share: parameters, the search, and outputs."""
 
     _column = "class"
+    norm: Any = "l2"
 
     def __init__(
         self, *, penalty: Any = "feature", cv: Any = None, method: Any = "auto",
@@ -62,7 +65,6 @@ class BilevelLinear(BaseEstimator):
         random = np.random.default_rng(settings.seed)
         table = standardisation.make(X, weight)
         rows = search.Rows(loss, table, target.astype(table.X.dtype), weight)
-        scales = of_part = scaling.make(*rows)
         pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
         part: Any = slice(None)
         if self.cv is None and not pack:
@@ -70,10 +72,25 @@ class BilevelLinear(BaseEstimator):
         some, strata = rows, strata[part]
         if not isinstance(part, slice):
             some = search.Rows(loss, table.rows(part), rows.target[part], weight[part])
-            of_part = scaling.make(*some)
-        plans = self._plans(some, X, strata, random, len(chosen.names) > 1, pack)
-        found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
-        coef, intercept = search.fit(rows, scales, found.strengths[chosen.member], found.near)
+        many = len(chosen.names) > 1
+        plans = self._plans(some, X, strata, random, many, pack)
+        found: Any
+        if self._norm() == "l2":
+            scales = of_part = scaling.make(*rows)
+            if some is not rows:
+                of_part = scaling.make(*some)
+            found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
+            coef, intercept = search.fit(rows, scales, found.strengths[chosen.member], found.near)
+        else:
+            from untuned.estimators.penalties import sparse_search
+
+            mixed = self._norm() == "elasticnet"
+            found = sparse_search.search(
+                some, plans, chosen.member, len(chosen.names), mixed, settings
+            )
+            coef, intercept = sparse_search.fit(rows, chosen.member, found)
+            if mixed:
+                self.l1_ratio_ = found.share
         self.regularization_ = found.strengths
         self.groups_ = np.array(chosen.names, dtype=object)
         self.result_, self.n_iter_ = found.result, found.steps
@@ -89,7 +106,7 @@ class BilevelLinear(BaseEstimator):
 
         weight = rows.weight
         pairs = folds.splits(self.cv, X, strata, random)
-        each = self.cv is None and rows.loss == "squared"
+        each = self.cv is None and rows.loss == "squared" and self._norm() == "l2"
         one = None
         if not (each and leave_one_out.applies(rows.table, weight)):
             one = folds.plan(pairs, strata, weight, many=False)
@@ -100,6 +117,12 @@ class BilevelLinear(BaseEstimator):
         split = folds.splits(folds.SHARE, X, strata, random)
         plan = folds.plan(split, strata, weight, many=True)
         return folds.Plans(one, plan, folds.elsewhere(pairs, strata, weight, plan))
+
+    def _norm(self) -> str:
+        """Which penalty it is."""
+        if not isinstance(self.norm, str) or self.norm not in NORMS:
+            raise unknown("norm", self.norm, NORMS)
+        return self.norm
 
     def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -126,7 +149,22 @@ class BilevelLinear(BaseEstimator):
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
 
 
-class BilevelLogisticRegression(ClassifierMixin, BilevelLinear):
+class WithNorm(BilevelLinear):
+    """What estimators share whose user says which penalty it is."""
+
+    def __init__(
+        self, *, penalty: Any = "feature", norm: str = "l2", cv: Any = None, method: Any = "auto",
+        max_steps: int = 100, max_seconds: float | None = None, random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            penalty=penalty, cv=cv, method=method, max_steps=max_steps, max_seconds=max_seconds,
+            random_state=random_state, verbose=verbose,
+        )  # fmt: skip
+        self.norm = norm
+
+
+class BilevelLogisticRegression(ClassifierMixin, WithNorm):
     """Logistic regression that finds its own penalty strengths by cross-validation.
 
     Minimizes the sum of the rows' log-losses plus 1/2 sum_j s_j w_j^2 over w, where the strengths s
@@ -144,11 +182,14 @@ class BilevelLogisticRegression(ClassifierMixin, BilevelLinear):
         Which coefficients share a strength: those of a feature, those of a class, all; or the group
         of each feature, as a sequence in the order of the columns or as a mapping from feature
         names (or positions) to names of groups.
+    norm : {"l2", "l1", "elasticnet"}, default="l2"
+        Squared penalties s_j w_j^2 / 2, absolute ones s_j |w_j|, which make coefficients zero, or
+        s_j (rho |w_j| + (1 - rho) w_j^2 / 2) with a rho that is found too.
     cv : int, float, splitter or iterable, default=None
         The rows that judge: a number of stratified folds, the share of one stratified split, a
-        scikit-learn splitter, or pairs (train, test) of row numbers. None: 5 folds; of more than
-        16384 rows (or 10 per feature) that many are drawn for the search, and the model is then
-        fitted to all.
+        scikit-learn splitter, or pairs (train, test) of row numbers. None: 5 folds, or 3 of more
+        than 1024 features; of more than 16384 rows (or 10 per feature) that many are drawn for the
+        search, and the model is then fitted to all.
     method : str or solver, default="auto"
         As in `untuned.minimize`.
     max_steps : int, default=100
@@ -168,6 +209,8 @@ class BilevelLogisticRegression(ClassifierMixin, BilevelLinear):
         The strengths, of standardised features, in the units of 1/C of `LogisticRegression`.
     groups_ : ndarray of shape (n_groups,)
         The features, classes or groups that the strengths belong to.
+    l1_ratio_ : float
+        rho, with norm="elasticnet".
     classes_ : ndarray of shape (n_classes,)
     result_ : untuned.Result
         The last search: its history, status and message.

@@ -150,7 +150,7 @@ class Inner:
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
         m, at = self.models, self.models.at(x, y)
-        bend = m.loss.bend(at.z, 1)
+        bend = m.loss.bend(at.z, 1, m.target)
         turn, total = at.strengths.turn, m.shares.total[:, None]
         pull_on_w = at.strengths.s / total
 
@@ -188,7 +188,9 @@ class Inner:
             turns = [at.strengths.turn.matrix(k, c) for c in columns]
             ones = [np.full(len(X), m.down[c], X.dtype) for c in columns]
             along = [np.column_stack([X @ turns[c], ones[c]]) for c in columns]
-            block = stacked.hessian(along, m.loss.bend(at.z[k, :, some], 0), train[k])
+            block = stacked.hessian(
+                along, m.loss.bend(at.z[k, :, some], 0, m.target[:, some]), train[k]
+            )
             for c in columns:
                 held = at.strengths.s[:, k, c] / m.shares.total[k]
                 block[:-1, c, :-1, c] += turns[c].T @ (held[:, None] * turns[c])

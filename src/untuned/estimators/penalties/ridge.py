@@ -73,7 +73,7 @@ class BilevelRidge(RegressorMixin, BilevelLinear):
         )  # fmt: skip
         if len(y) < 2:
             raise ValueError("X has n_samples=1; expected at least two rows, to judge by one.")
-        target = _as_numbers(y).reshape(len(y), -1)
+        target = as_numbers(y).reshape(len(y), -1)
         limits.check(X, "X")
         limits.check(target, "y")
         weight = self._weights(sample_weight, X)
@@ -96,7 +96,7 @@ class BilevelRidge(RegressorMixin, BilevelLinear):
         return self._outputs(X)
 
 
-def _as_numbers(y: Any) -> np.ndarray:
+def as_numbers(y: Any) -> np.ndarray:
     """The targets as numbers; scikit-learn lets text and None through."""
     try:
         target = np.asarray(y, np.float64)

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -143,14 +144,14 @@ def _many(
     x = np.repeat(at.x[None].astype(used.table.X.dtype), vectors, axis=0)
     # Solved, as the models that were there had a part in training on rows that judge now.
     y = _solved(models, x, _start(models, x, at.coef, at.intercept), HONEST)
-    watch = _Watch(_Judges(models, plan, used.weight), x, y)
+    watch = Watch(_Judges(models, plan, used.weight), x, y)
     result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=watch)
     sides = [models.model(point.x, point.y) for point in (watch.start, watch.best)]
     found = watch.best.x.mean(axis=0)
-    (w, b), earned = sides[1], watch.best.step > 0
+    (w, b), earned = sides[1], watch.best is not watch.start
     if earned:
-        before, after = (_judged(rows, given.judge, *side) for side in sides)
-        earned = _is_more_than_chance(before - after, _weights(rows, given.judge))
+        before, after = (judged(rows, given.judge, *side) for side in sides)
+        earned = is_more_than_chance(before - after, weights(rows, given.judge))
     if earned and plans.check is not None:
         earned = _holds_elsewhere(rows, plans.check, group, scales, at, found)
     if not earned:
@@ -167,8 +168,8 @@ def _holds_elsewhere(
     for each in (at.x, x):
         strengths = _strengths(bend, each)[group]
         w, b = fit_all(rows, plan.train, scales, strengths, (at.coef, at.intercept))
-        losses.append(_judged(rows, plan.judge, w, b))
-    return _is_more_than_chance(losses[0] - losses[1], _weights(rows, plan.judge))
+        losses.append(judged(rows, plan.judge, w, b))
+    return is_more_than_chance(losses[0] - losses[1], weights(rows, plan.judge))
 
 
 def _start(models: Models, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
@@ -191,24 +192,30 @@ def make(
     bend = Bend(Bend.of_rows(weight).limits.astype(dtype))
     shares = Shares(plan.mix.astype(dtype), group, total.astype(dtype), bend, free, scales)
     doubt = np.stack([1 / judged, 1 / judged], axis=1)
-    if loss == "squared":
+    if not LOSSES[loss].is_log_loss:
         doubt *= [0, errors]
     train, valid = (train / total).astype(dtype), (valid / judged[owner]).astype(dtype)
     return Models(loss, table, target, train, valid, shares, doubt.astype(dtype))
 
 
-class _Watch:
+class Watch:
     """The callback of a run: keeps the best point by the judges' loss."""
 
-    def __init__(self, judges: _Judges, x: np.ndarray, y: np.ndarray):
+    def __init__(
+        self, judges: Callable[[np.ndarray, np.ndarray], float], x: np.ndarray, y: np.ndarray
+    ):
         self.judges = judges
         self.start = self.best = Point(x, y, judges(x, y), 0)
 
     def __call__(self, snapshot: Any) -> bool:
-        loss = self.judges(snapshot.x, snapshot.y)
-        if loss < self.best.loss:
-            self.best = Point(snapshot.x, snapshot.y, loss, snapshot.step)
+        self.look(snapshot.x, snapshot.y, snapshot.step)
         return snapshot.step - self.best.step >= PATIENCE
+
+    def look(self, x: np.ndarray, y: np.ndarray, step: int) -> None:
+        """Keep this point if it is better."""
+        loss = self.judges(x, y)
+        if loss < self.best.loss:
+            self.best = Point(x, y, loss, step)
 
 
 class _Judges:
@@ -226,7 +233,7 @@ class _Judges:
         return float(self.weight @ self.models.judged(z)[self.rows].astype(np.float64))
 
 
-def _judged(rows: Rows, judge: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+def judged(rows: Rows, judge: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The loss of each row that judges a model, model by model."""
     loss, of = LOSSES[rows.loss], np.flatnonzero(judge.any(axis=0))
     w, b = w[:, of], b[of]
@@ -235,13 +242,14 @@ def _judged(rows: Rows, judge: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.n
     return (bounded(losses) if loss.is_log_loss else losses)[judge[:, of].T].astype(np.float64)
 
 
-def _weights(rows: Rows, judge: np.ndarray) -> np.ndarray:
+def weights(rows: Rows, judge: np.ndarray) -> np.ndarray:
     """Those of the rows of `_judged`."""
     judge = judge[:, judge.any(axis=0)].T
     return np.broadcast_to(rows.weight, judge.shape)[judge]
 
 
-def _is_more_than_chance(gains: np.ndarray, weight: np.ndarray) -> bool:
+def is_more_than_chance(gains: np.ndarray, weight: np.ndarray) -> bool:
+    """Whether gains of rows with these weights add up to more than two standard errors."""
     gain = weight @ gains
     error = (weight @ (gains - gain / weight.sum()) ** 2) ** 0.5
     return bool(gain > ERRORS * error)
@@ -297,6 +305,10 @@ def _solved(models: Models, x: np.ndarray, y: np.ndarray, share: float) -> np.nd
 
 
 def _strengths(bend: Bend, x: np.ndarray) -> np.ndarray:
-    """Of each group, with two digits: data resolve no more, and no rounding of a run shows."""
-    logarithms = bend((x[0] + x[1:]).astype(np.float64))[0]
+    """Of each group."""
+    return two_digits(bend((x[0] + x[1:]).astype(np.float64))[0])
+
+
+def two_digits(logarithms: np.ndarray) -> np.ndarray:
+    """Strengths of two digits: data resolve no more, and no rounding of a run shows in them."""
     return np.array([float(f"{s:.1e}") for s in np.exp(logarithms)])
