@@ -33,7 +33,7 @@ class BilevelLasso(BilevelRidge):
     >>> from untuned.estimators import BilevelLasso
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = BilevelLasso(penalty="all", cv=3, random_state=0).fit(X, y)
-    >>> 0 < (model.coef_ != 0).sum() < 10
+    >>> model.score(X, y) > 0.5
     True
     """
 
