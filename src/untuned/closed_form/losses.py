@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, xlogy
 
 Map = Callable[[np.ndarray], np.ndarray]
+
+# Probabilities that judges tell from zero: the least that scikit-learn's log_loss lets count.
+LOG_LEAST = float(np.log(np.finfo(np.float64).eps))
 
 
 class Loss(NamedTuple):
@@ -19,9 +22,21 @@ class Loss(NamedTuple):
 
     value: Callable[[np.ndarray, np.ndarray, int], np.ndarray]  # without the axis of columns
     slope: Callable[[np.ndarray, np.ndarray, int], np.ndarray]  # its derivative in z
-    bend: Callable[[np.ndarray, int], Map]  # its second derivative at z, to be applied to many v
+    # Its second derivative at z, to be applied to many v: bend(z, axis, t), where gamma needs t.
+    bend: Callable[..., Map]
     # Its mean second derivative in each output, at the model that only knows the targets' mean.
     curvature: Map
+    is_log_loss: bool = True  # of probabilities, so that rounding says how bad it may be
+
+
+def bounded(losses: np.ndarray) -> np.ndarray:
+    """-log(p + eps) for losses -log p: one row far from all others cannot outweigh thousands."""
+    return -np.logaddexp(-losses, LOG_LEAST)
+
+
+def bounded_slope(losses: np.ndarray) -> np.ndarray:
+    """The derivative of `bounded`."""
+    return expit(-losses - LOG_LEAST)
 
 
 def _logistic(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
@@ -34,7 +49,7 @@ def _logistic_slope(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     return -t * expit(-t * z)
 
 
-def _logistic_bend(z: np.ndarray, axis: int) -> Map:
+def _logistic_bend(z: np.ndarray, axis: int, t: Any = None) -> Map:
     p = expit(z)
     curve = p * (1 - p)
     return lambda v: curve * v
@@ -58,7 +73,7 @@ def _softmax_slope(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     return softmax(z, axis) - t
 
 
-def _softmax_bend(z: np.ndarray, axis: int) -> Map:
+def _softmax_bend(z: np.ndarray, axis: int, t: Any = None) -> Map:
     p = softmax(z, axis)
 
     def times(v: np.ndarray) -> np.ndarray:
@@ -73,8 +88,33 @@ def _squared(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     return 0.5 * np.square(z - t).sum(axis=axis)
 
 
+def _poisson(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
+    """Half the deviance of counts t with means exp(z)."""
+    return (np.exp(z) - t * z - t + xlogy(t, t)).sum(axis=axis)
+
+
+def _poisson_bend(z: np.ndarray, axis: int, t: Any = None) -> Map:
+    mean = np.exp(z)
+    return lambda v: mean * v
+
+
+def _gamma(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
+    """Half the deviance of positive t with means exp(z)."""
+    return (t * np.exp(-z) + z - 1 - np.log(t)).sum(axis=axis)
+
+
+def _gamma_bend(z: np.ndarray, axis: int, t: np.ndarray) -> Map:
+    ratio = t * np.exp(-z)
+    return lambda v: ratio * v
+
+
 LOSSES = {
     "logistic": Loss(_logistic, _logistic_slope, _logistic_bend, lambda mean: (1 - mean**2) / 4),
     "softmax": Loss(_softmax, _softmax_slope, _softmax_bend, lambda mean: mean * (1 - mean)),
-    "squared": Loss(_squared, lambda z, t, axis: z - t, lambda z, axis: lambda v: v, np.ones_like),
+    "squared": Loss(
+        _squared, lambda z, t, axis: z - t, lambda z, axis, t=None: lambda v: v, np.ones_like, False
+    ),
+    # Of targets in units of their mean, so that exp(z) is 1 where nothing is known.
+    "poisson": Loss(_poisson, lambda z, t, axis: np.exp(z) - t, _poisson_bend, np.ones_like, False),
+    "gamma": Loss(_gamma, lambda z, t, axis: 1 - t * np.exp(-z), _gamma_bend, np.ones_like, False),
 }

@@ -15,6 +15,9 @@ from scipy import sparse
 from untuned.closed_form.losses import Map
 
 ROWS_PER_VARIABLE = 10  # that a Hessian is made of: the mean over more hardly differs
+CHEAP = (
+    2**24
+)  # multiplications for a Hessian that are worth no sample: with heavy tails rows differ
 
 
 def coefficients(y: np.ndarray) -> np.ndarray:
@@ -46,7 +49,8 @@ def back(X: Any, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def every(rows: int, variables: int) -> int:
     """Which rows make a Hessian: every one, every second, ..."""
-    return max(1, rows // (ROWS_PER_VARIABLE * variables))
+    enough = max(ROWS_PER_VARIABLE * variables, CHEAP // variables**2)
+    return max(1, rows // enough)
 
 
 def with_ones(X: Any) -> Any:

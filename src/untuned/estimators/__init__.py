@@ -5,13 +5,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from untuned.estimators.cleaning.label_cleaner import LabelCleaner
     from untuned.estimators.coreset_selector import CoresetSelector
+    from untuned.estimators.penalties.lasso import BilevelElasticNet, BilevelLasso
     from untuned.estimators.penalties.logistic import BilevelLogisticRegression
+    from untuned.estimators.penalties.positive import BilevelGamma, BilevelPoisson
     from untuned.estimators.penalties.ridge import BilevelRidge
 
-__all__ = ["BilevelLogisticRegression", "BilevelRidge", "CoresetSelector", "LabelCleaner"]
+__all__ = [
+    "BilevelElasticNet", "BilevelGamma", "BilevelLasso", "BilevelLogisticRegression",
+    "BilevelPoisson", "BilevelRidge", "CoresetSelector", "LabelCleaner",
+]  # fmt: skip
 
 _HOMES = {
+    "BilevelElasticNet": "penalties.lasso",
+    "BilevelGamma": "penalties.positive",
+    "BilevelLasso": "penalties.lasso",
     "BilevelLogisticRegression": "penalties.logistic",
+    "BilevelPoisson": "penalties.positive",
     "BilevelRidge": "penalties.ridge",
     "CoresetSelector": "coreset_selector",
     "LabelCleaner": "cleaning.label_cleaner",

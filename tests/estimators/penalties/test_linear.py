@@ -59,7 +59,7 @@ def test_coefficients_are_those_of_scikit_learn_at_the_strengths_found(
         monkeypatch.setattr(folds, "MANY_ROWS", sampled)
     search_all = search.search
     monkeypatch.setattr(
-        search, "search", lambda *a: [searched.append(len(a[2])), search_all(*a)][1]
+        search, "search", lambda *a: [searched.append(len(a[0].weight)), search_all(*a)][1]
     )
     model = small(max_steps=6, cv=None if sampled else 3).fit(X, y)
     assert searched == [sampled or len(y)]
@@ -143,7 +143,7 @@ def test_derivatives(loss, kind, monkeypatch):
     group = np.repeat(np.arange(3)[:, None], target.shape[1], axis=1)
     table = tables.make(sparse.csr_array(X) if kind == "sparse" else X, weight)
     scales = scaling.make(loss, table, target, weight)
-    models = search.make(loss, table, target, weight, plan, group, scales, 1.0, 0.3)
+    models = search.make(search.Rows(loss, table, target, weight), plan, group, scales, 1.0, 0.3)
     outer, inner = objective.Outer(models), objective.Inner(models)
     count, vectors = plan.mix.shape
     random = np.random.default_rng(0)

@@ -16,6 +16,7 @@ The mean of all logarithms of strengths is the result.
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -23,8 +24,9 @@ import numpy as np
 
 from untuned.util.wording import brief
 
-FEW_ROWS = 5000  # up to here every row should be used on both sides, above a split will do
+FEW_ROWS = 5000  # above, a split will do to find many strengths: all rows are asked afterwards
 FOLDS, SHARE = 5, 0.2
+WIDE, FOLDS_OF_WIDE = 1024, 3  # features, above which models are costly
 FEWEST_ROWS = 100  # below, the judges' standard error hides any gain from more than one strength
 MANY_ROWS, ROWS_PER_FEATURE = 2**14, 10  # say enough about strengths, which do not grow with rows
 
@@ -41,17 +43,28 @@ class RowRoles(NamedTuple):
     split: np.ndarray  # (models,), that of cv which a model's training rows are of
 
 
+class Plans(NamedTuple):
+    """The plans of a search; `one` is None where each row is left out once, in closed form."""
+
+    one: RowRoles | None
+    many: RowRoles | None = None  # for more than one strength
+    check: RowRoles | None = None  # judges that had no part in `many`
+    condense: bool = False  # whether rows of `many` are to be condensed
+
+
 def splits(cv: Any, X: Any, strata: np.ndarray, random: np.random.Generator) -> Splits:
     """`cv` as pairs of row numbers (train, validation); see BilevelLogisticRegression."""
-    rows = len(strata)
+    rows, given = len(strata), cv
     if cv is None:
-        cv = min(FOLDS, rows) if rows <= FEW_ROWS else SHARE
+        wide = X is not None and X.shape[1] > WIDE
+        cv = min(FOLDS_OF_WIDE if wide else FOLDS, rows)
     if isinstance(cv, bool) or (isinstance(cv, numbers.Real) and not _is_usable(cv, rows)):
         raise ValueError(
             f"cv={cv!r} is not usable on {rows} rows; expected a number of folds from 2 to {rows}, "
             "a share of the rows between 0 and 1, a splitter, pairs (train, test) or None."
         )
     if isinstance(cv, numbers.Integral):
+        _warn_of_rare(strata, given)
         return _by_fold(_deal(strata, int(cv), random))
     if isinstance(cv, numbers.Real):
         # The i-th row of a class is held out where i times the share passes a whole number.
@@ -118,6 +131,12 @@ def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> R
     return RowRoles(train, valid, judge, mix, np.array(split))
 
 
+def elsewhere(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: RowRoles) -> RowRoles:
+    """Models of these splits, judged by the rows that had no part in finding many strengths."""
+    plan_of = plan(pairs, strata, weight, many=False)
+    return plan_of._replace(judge=plan_of.valid & ~(many.valid | many.judge).any(axis=1)[:, None])
+
+
 def _nested(sides: list) -> list:
     none = np.zeros_like(sides[0][0])
     models = []
@@ -147,6 +166,18 @@ def _knowable(
     """The validation rows of classes that the training rows have: no strength helps with others."""
     seen = np.bincount(strata, weight * train, strata.max() + 1)[strata] > 0
     return test & seen if weight[test & seen].sum() > 0 else test
+
+
+def _warn_of_rare(strata: np.ndarray, folds: int | None) -> None:
+    """Say it where some folds asked for have no row of a class."""
+    rarest = np.unique(strata, return_counts=True)[1].min()
+    if folds is not None and rarest < folds:
+        warnings.warn(
+            f"cv={folds} asks for more folds than the rarest class has rows, {rarest}; in some "
+            "folds it is not judged, so give fewer folds or more of its rows.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _is_usable(cv: Any, rows: int) -> bool:

@@ -22,13 +22,16 @@ from sklearn.utils.validation import (
 
 from untuned.estimators.penalties import folds, groups, standardisation
 from untuned.util import interrupts, limits
-from untuned.util.wording import brief
+from untuned.util.wording import brief, unknown
+
+NORMS = ("l2", "l1", "elasticnet")
 
 
 class BilevelLinear(BaseEstimator):
     """What the two estimators share: parameters, the search, and outputs."""
 
     _column = "class"
+    norm: Any = "l2"
 
     def __init__(
         self, *, penalty: Any = "feature", cv: Any = None, method: Any = "auto",
@@ -53,7 +56,7 @@ class BilevelLinear(BaseEstimator):
         weight: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Coefficients (columns, features) in the units of X, and the intercepts."""
-        from untuned.estimators.penalties import scaling, search
+        from untuned.estimators.penalties import condensed, scaling, search
 
         settings = self._settings()
         columns = target.shape[1]
@@ -61,31 +64,65 @@ class BilevelLinear(BaseEstimator):
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
         random = np.random.default_rng(settings.seed)
         table = standardisation.make(X, weight)
-        target = target.astype(table.X.dtype)
+        rows = search.Rows(loss, table, target.astype(table.X.dtype), weight)
+        pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
         part: Any = slice(None)
-        if self.cv is None:
+        if self.cv is None and not pack:
             part = folds.sample(strata, weight, X.shape[1], random)
-        pairs = folds.splits(self.cv, X, strata[part], random)
-        many = len(chosen.names) > 1 and folds.can_tell_apart(weight[part])
-        plans = [
-            folds.plan(pairs, strata[part], weight[part], stage)
-            for stage in ((False, True) if many else (False,))
-        ]
-        scales = of_part = scaling.make(loss, table, target, weight)
-        rows = table.rows(part), target[part], weight[part]
+        some, strata = rows, strata[part]
         if not isinstance(part, slice):
-            of_part = scaling.make(loss, *rows)
-        found = search.search(
-            loss, *rows, plans, chosen.member, len(chosen.names), of_part, settings
-        )
-        coef, intercept = search.fit(
-            loss, table, target, weight, scales, found.strengths[chosen.member], found.near
-        )
+            some = search.Rows(loss, table.rows(part), rows.target[part], weight[part])
+        many = len(chosen.names) > 1
+        plans = self._plans(some, X, strata, random, many, pack)
+        found: Any
+        if self._norm() == "l2":
+            scales = of_part = scaling.make(*rows)
+            if some is not rows:
+                of_part = scaling.make(*some)
+            found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
+            coef, intercept = search.fit(rows, scales, found.strengths[chosen.member], found.near)
+        else:
+            from untuned.estimators.penalties import sparse_search
+
+            mixed = self._norm() == "elasticnet"
+            found = sparse_search.search(
+                some, plans, chosen.member, len(chosen.names), mixed, settings
+            )
+            coef, intercept = sparse_search.fit(rows, chosen.member, found)
+            if mixed:
+                self.l1_ratio_ = found.share
         self.regularization_ = found.strengths
         self.groups_ = np.array(chosen.names, dtype=object)
         self.result_, self.n_iter_ = found.result, found.steps
         coef = (coef / table.scale[:, None]).T
         return coef, intercept - coef @ table.mean
+
+    def _plans(
+        self, rows: Any, X: Any, strata: np.ndarray, random: np.random.Generator, many: bool,
+        pack: bool,
+    ) -> folds.Plans:  # fmt: skip
+        """Which rows choose the strengths and which judge them."""
+        from untuned.estimators.penalties import leave_one_out
+
+        weight = rows.weight
+        pairs = folds.splits(self.cv, X, strata, random)
+        each = self.cv is None and rows.loss == "squared" and self._norm() == "l2"
+        one = None
+        if not (each and leave_one_out.applies(rows.table, weight)):
+            one = folds.plan(pairs, strata, weight, many=False)
+        if not many or not folds.can_tell_apart(weight):
+            return folds.Plans(one)
+        if self.cv is not None or pack or len(strata) <= folds.FEW_ROWS:
+            return folds.Plans(one, folds.plan(pairs, strata, weight, many=True), None, pack)
+        split = folds.splits(folds.SHARE, X, strata, random)
+        plan = folds.plan(split, strata, weight, many=True)
+        return folds.Plans(one, plan, folds.elsewhere(pairs, strata, weight, plan))
+
+    def _norm(self) -> str:
+        """Which penalty it is."""
+        if not isinstance(self.norm, str) or self.norm not in NORMS:
+            raise unknown("norm", self.norm, NORMS)
+        return self.norm
 
     def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -112,7 +149,22 @@ class BilevelLinear(BaseEstimator):
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
 
 
-class BilevelLogisticRegression(ClassifierMixin, BilevelLinear):
+class WithNorm(BilevelLinear):
+    """What estimators share whose user says which penalty it is."""
+
+    def __init__(
+        self, *, penalty: Any = "feature", norm: str = "l2", cv: Any = None, method: Any = "auto",
+        max_steps: int = 100, max_seconds: float | None = None, random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            penalty=penalty, cv=cv, method=method, max_steps=max_steps, max_seconds=max_seconds,
+            random_state=random_state, verbose=verbose,
+        )  # fmt: skip
+        self.norm = norm
+
+
+class BilevelLogisticRegression(ClassifierMixin, WithNorm):
     """Logistic regression that finds its own penalty strengths by cross-validation.
 
     Minimizes the sum of the rows' log-losses plus 1/2 sum_j s_j w_j^2 over w, where the strengths s
@@ -130,11 +182,14 @@ class BilevelLogisticRegression(ClassifierMixin, BilevelLinear):
         Which coefficients share a strength: those of a feature, those of a class, all; or the group
         of each feature, as a sequence in the order of the columns or as a mapping from feature
         names (or positions) to names of groups.
+    norm : {"l2", "l1", "elasticnet"}, default="l2"
+        Squared penalties s_j w_j^2 / 2, absolute ones s_j |w_j|, which make coefficients zero, or
+        s_j (rho |w_j| + (1 - rho) w_j^2 / 2) with a rho that is found too.
     cv : int, float, splitter or iterable, default=None
         The rows that judge: a number of stratified folds, the share of one stratified split, a
-        scikit-learn splitter, or pairs (train, test) of row numbers. None: 5 folds up to 5000
-        rows, and 0.2 above; of more than 16384 rows (or 10 per feature) that many are drawn for
-        the search, and the model is then fitted to all.
+        scikit-learn splitter, or pairs (train, test) of row numbers. None: 5 folds, or 3 of more
+        than 1024 features; of more than 16384 rows (or 10 per feature) that many are drawn for the
+        search, and the model is then fitted to all.
     method : str or solver, default="auto"
         As in `untuned.minimize`.
     max_steps : int, default=100
@@ -154,6 +209,8 @@ class BilevelLogisticRegression(ClassifierMixin, BilevelLinear):
         The strengths, of standardised features, in the units of 1/C of `LogisticRegression`.
     groups_ : ndarray of shape (n_groups,)
         The features, classes or groups that the strengths belong to.
+    l1_ratio_ : float
+        rho, with norm="elasticnet".
     classes_ : ndarray of shape (n_classes,)
     result_ : untuned.Result
         The last search: its history, status and message.

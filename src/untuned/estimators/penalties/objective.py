@@ -18,6 +18,8 @@ a mean, so what is found on a part of the rows holds for all of them.
 the logarithm of half-Cauchy densities of the common scale exp(-c/2), and of exp(-d_k / 2) in
 logarithms, as in the horseshoe prior (Carvalho, Polson and Scott). Those are flat enough to let a
 few groups go far, and the more rows the less they count.
+**Judges' log-losses are bounded** where rounding ends the probabilities that `log_loss` counts: a
+row far out, whose loss grows with its distance, would else choose the strength for all others.
 **Coefficients are turned and scaled** (scaling.py), so that g curves about alike in every u,
 whatever the correlations, the strengths and the sizes of classes, which spares conjugate gradients
 most of their steps; and where s grows w falls at once, before u is solved for.
@@ -40,7 +42,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from untuned.closed_form import stacked
-from untuned.closed_form.losses import LOSSES
+from untuned.closed_form.losses import LOSSES, bounded, bounded_slope
 from untuned.estimators.penalties.standardisation import Standardised
 from untuned.estimators.penalties.strengths import Shares, Strengths
 
@@ -107,6 +109,11 @@ class Models:
         shifted = np.tensordot(self.table.shift, w, axes=1)
         return stacked.outputs(self.table.X, w, intercept * self.down - shifted)
 
+    def judged(self, z: np.ndarray) -> np.ndarray:
+        """The losses of rows that judge, (models, rows); those of probabilities are bounded."""
+        losses = self.loss.value(z, self.target, 1)
+        return bounded(losses) if self.loss.is_log_loss else losses
+
     def back(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """From a gradient in outputs those in w and in y's intercepts."""
         in_w, sums = stacked.back(self.table.X, slopes)
@@ -143,7 +150,7 @@ class Inner:
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
         m, at = self.models, self.models.at(x, y)
-        bend = m.loss.bend(at.z, 1)
+        bend = m.loss.bend(at.z, 1, m.target)
         turn, total = at.strengths.turn, m.shares.total[:, None]
         pull_on_w = at.strengths.s / total
 
@@ -181,7 +188,9 @@ class Inner:
             turns = [at.strengths.turn.matrix(k, c) for c in columns]
             ones = [np.full(len(X), m.down[c], X.dtype) for c in columns]
             along = [np.column_stack([X @ turns[c], ones[c]]) for c in columns]
-            block = stacked.hessian(along, m.loss.bend(at.z[k, :, some], 0), train[k])
+            block = stacked.hessian(
+                along, m.loss.bend(at.z[k, :, some], 0, m.target[:, some]), train[k]
+            )
             for c in columns:
                 held = at.strengths.s[:, k, c] / m.shares.total[k]
                 block[:-1, c, :-1, c] += turns[c].T @ (held[:, None] * turns[c])
@@ -213,14 +222,17 @@ class Outer:
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
         m, half = self.models, 0.5 * x[:, 1:]
-        value = np.vdot(m.valid[:, 0], m.loss.value(m.at(x, y).z, m.target, 1))
+        value = np.vdot(m.valid[:, 0], m.judged(m.at(x, y).z))
         differ = (np.logaddexp(half, -half) - np.log(2.0)).sum(axis=1)
         return float(value + m.doubt[:, 0] @ np.logaddexp(0, -x[:, 0]) + m.doubt[:, 1] @ differ)
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """f, grad_x f and grad_y f."""
         m, at = self.models, self.models.at(x, y)
-        in_w, in_intercept = m.back(m.valid * m.loss.slope(at.z, m.target, 1))
+        slopes = m.valid * m.loss.slope(at.z, m.target, 1)
+        if m.loss.is_log_loss:
+            slopes *= bounded_slope(m.loss.value(at.z, m.target, 1))[:, None]
+        in_w, in_intercept = m.back(slopes)
         in_x = at.strengths.pull([(stacked.coefficients(y), in_w)], np.zeros_like(at.w))
         in_x[:, 0] -= m.doubt[:, 0] * expit(-x[:, 0])
         in_x[:, 1:] += 0.5 * m.doubt[:, 1:] * np.tanh(0.5 * x[:, 1:])

@@ -24,7 +24,8 @@ class BilevelRidge(RegressorMixin, BilevelLinear):
     penalty : {"feature", "target", "all"}, sequence or mapping, default="feature"
         As in `BilevelLogisticRegression`; "target" for one strength per column of y.
     cv, method, max_steps, max_seconds, random_state, verbose
-        As in `BilevelLogisticRegression`; folds are not stratified.
+        As in `BilevelLogisticRegression`; folds are not stratified. With cv=None one strength is
+        chosen by leaving out each row once, in closed form, and all rows are used.
 
     Attributes
     ----------
@@ -72,7 +73,7 @@ class BilevelRidge(RegressorMixin, BilevelLinear):
         )  # fmt: skip
         if len(y) < 2:
             raise ValueError("X has n_samples=1; expected at least two rows, to judge by one.")
-        target = _as_numbers(y).reshape(len(y), -1)
+        target = as_numbers(y).reshape(len(y), -1)
         limits.check(X, "X")
         limits.check(target, "y")
         weight = self._weights(sample_weight, X)
@@ -95,7 +96,7 @@ class BilevelRidge(RegressorMixin, BilevelLinear):
         return self._outputs(X)
 
 
-def _as_numbers(y: Any) -> np.ndarray:
+def as_numbers(y: Any) -> np.ndarray:
     """The targets as numbers; scikit-learn lets text and None through."""
     try:
         target = np.asarray(y, np.float64)

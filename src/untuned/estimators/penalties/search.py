@@ -1,26 +1,32 @@
 """The search for strengths, and the fit of a model with those found.
 
-1. One strength for all groups, by cross-validation alone.
+1. One strength for all groups: of squared errors by leaving out each row once (leave_one_out.py),
+   else by the first plan's folds, in which every row judges.
 2. From there, and from its models, one per group. Its steps are watched on rows that had no part
    in it (folds.py), and end where the loss there has not fallen for PATIENCE steps. The step with
    the least loss is taken if that is better than one strength by more than two standard errors of
-   the difference, else one strength is kept: a model with many strengths has to earn them.
+   the difference, else one strength is kept: a model with many strengths has to earn them. Where a
+   split of the rows was enough to find them, all other rows are asked too.
 3. The mean of their logarithms is the result. The model with it is fitted to all rows (`fit`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from untuned import ops as array_libraries
-from untuned.estimators.penalties.folds import RowRoles
+from untuned.closed_form import stacked
+from untuned.closed_form.losses import LOSSES, bounded
+from untuned.estimators.penalties import condensed, leave_one_out, scaling
+from untuned.estimators.penalties.folds import Plans, RowRoles
 from untuned.estimators.penalties.objective import Inner, Models, Outer
 from untuned.estimators.penalties.scaling import Scaling
 from untuned.estimators.penalties.standardisation import Standardised
-from untuned.estimators.penalties.strengths import LOWEST, MOST_PER_ROW, Shares
+from untuned.estimators.penalties.strengths import Bend, Shares
 from untuned.problem.derivatives import Oracles
 from untuned.run import minimize
 from untuned.solvers.numerics import newton_cg, preconditioner
@@ -29,7 +35,9 @@ PATIENCE = 5
 ERRORS = 2  # standard ones, of a gain that is more than chance
 # Of the first hypergradient: about the two digits that strengths get, and no less than rounding.
 TOLERANCE = {"float64": 1e-3, "float32": 1e-2}
+NEAR = 0.03  # the same, where the start is a fifth of a decade off at most
 FIRST_PER_ROW = 0.01  # strength at the start, for each row; at least 1
+HONEST = 1e-3  # share of the error that is left in models that are compared
 ROUGH = 0.1  # share of the error that is left in the model that the search starts from
 
 
@@ -53,93 +61,161 @@ class Found(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point of a run, and the losses on rows that had no part in it."""
+    """A point of a run, and its mean loss on rows that had no part in it."""
 
     x: np.ndarray
     y: np.ndarray
-    losses: np.ndarray
+    loss: float
     step: int
 
 
-def search(
-    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plans: list[RowRoles],
-    group: np.ndarray, groups: int, scales: Scaling, settings: Settings,
-) -> Found:  # fmt: skip
-    """The strengths that validate best: one by the first plan, then many if there is a second."""
+class Rows(NamedTuple):
+    """What strengths are searched with."""
 
-    # Start where a penalty is felt: solutions are near there, and lead to those with weaker ones.
-    first = max(1.0, FIRST_PER_ROW * weight.sum())
-    coef, intercept = fit(loss, table, target, weight, scales, np.full(group.shape, first))
-    x = np.r_[np.log(first), np.zeros(groups)].astype(table.X.dtype)
-    # Of each split the coefficients and intercepts that the next run starts from.
-    splits = len(plans[0].split)
-    w, b = np.repeat(coef[:, None], splits, axis=1), np.repeat(intercept[None], splits, axis=0)
-    steps, seconds, errors = 0, settings.max_seconds, 0.0
+    loss: str
+    table: Standardised
+    target: np.ndarray
+    weight: np.ndarray
+
+
+class Stage(NamedTuple):
+    """Where a search ended: x of the common strength and groups, and models near its solution."""
+
+    x: np.ndarray
+    coef: np.ndarray  # (features, columns)
+    intercept: np.ndarray
+    result: Any
+
+
+def search(
+    rows: Rows, plans: Plans, group: np.ndarray, groups: int, scales: Scaling, settings: Settings
+) -> Found:
+    """The strengths that validate best: one, then many if there is a plan for them."""
+    bend = Bend.of_rows(rows.weight)
     run = partial(
-        minimize, method=settings.method, tol=TOLERANCE[x.dtype.name], seed=settings.seed,
-        progress=settings.progress, max_steps=settings.max_steps,
+        minimize, method=settings.method, seed=settings.seed, progress=settings.progress,
+        max_steps=settings.max_steps,
     )  # fmt: skip
-    for number, plan in enumerate(plans):
-        vectors = plan.mix.shape[1]
-        models = make(loss, table, target, weight, plan, group, scales, float(number), errors)
-        start = np.repeat(x[None], vectors, axis=0)
-        y = models.inner_variable(start, w[:, plan.split], b[plan.split])
-        watch = _Watch(_Judges(models, plan, weight), start, y) if number else None
-        result = run(Outer(models), Inner(models), start, y, max_seconds=seconds, callback=watch)
-        steps += result.steps
+    alone = partial(run, max_seconds=settings.max_seconds)
+    if plans.one is None:
+        found = leave_one_out.search(*rows[1:], bend, partial(alone, tol=NEAR))
+        at = Stage(np.r_[found.x, np.zeros(groups)], found.coef, found.intercept, found.result)
+    else:
+        at = _one(rows, plans.one, group, groups, scales, alone)
+    steps = at.result.steps
+    if plans.many is not None:
+        seconds = settings.max_seconds
         if seconds is not None:
-            seconds = max(seconds - result.seconds, 1e-3)
-        errors = 2 * result.history["outer"][-1] / vectors
-        found = watch.chosen() if watch else result
-        x = found.x.mean(axis=0)
-        w, b = models.model(found.x, found.y)
-    middle = models.shares._replace(mix=np.ones((1, 1), x.dtype))
-    strengths = _two_digits(middle.logarithms(x[None])[0][0])
-    return Found(strengths, (w.mean(axis=1), b.mean(axis=0)), result, steps)
+            seconds = max(seconds - at.result.seconds, 1e-3)
+        at = _many(rows, plans, plans.many, group, scales, at, partial(run, max_seconds=seconds))
+        steps += at.result.steps
+    strengths = _strengths(bend, at.x)
+    return Found(strengths, (at.coef, at.intercept), at.result, steps)
+
+
+def _one(
+    rows: Rows, plan: RowRoles, group: np.ndarray, groups: int, scales: Scaling, run: Any
+) -> Stage:
+    """One strength."""
+    # Start where a penalty is felt: solutions are near there, and lead to those with weaker ones.
+    first = max(1.0, FIRST_PER_ROW * rows.weight.sum())
+    coef, intercept = fit(rows, scales, np.full(group.shape, first))
+    x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
+    models = make(rows, plan, group, scales, 0.0, 0.0)
+    y = _start(models, x, coef, intercept)
+    result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name])
+    w, b = models.model(result.x, result.y)
+    return Stage(result.x[0], w.mean(axis=1), b.mean(axis=0), result)
+
+
+def _many(
+    rows: Rows, plans: Plans, given: RowRoles, group: np.ndarray, scales: Scaling, at: Stage,
+    run: Any,
+) -> Stage:  # fmt: skip
+    """One strength per group, if they earn it; else what was there."""
+    plan, used = given, rows
+    if plans.condense:
+        packed = condensed.make(*rows[1:], plan)
+        used, plan = Rows(rows.loss, *packed[:3]), packed.plan
+        scales = scaling.make(*used)
+    vectors = plan.mix.shape[1]
+    errors = 2 * at.result.history["outer"][-1] / len(at.result.x)
+    models = make(used, plan, group, scales, 1.0, errors)
+    x = np.repeat(at.x[None].astype(used.table.X.dtype), vectors, axis=0)
+    # Solved, as the models that were there had a part in training on rows that judge now.
+    y = _solved(models, x, _start(models, x, at.coef, at.intercept), HONEST)
+    watch = Watch(_Judges(models, plan, used.weight), x, y)
+    result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=watch)
+    sides = [models.model(point.x, point.y) for point in (watch.start, watch.best)]
+    found = watch.best.x.mean(axis=0)
+    (w, b), earned = sides[1], watch.best is not watch.start
+    if earned:
+        before, after = (judged(rows, given.judge, *side) for side in sides)
+        earned = is_more_than_chance(before - after, weights(rows, given.judge))
+    if earned and plans.check is not None:
+        earned = _holds_elsewhere(rows, plans.check, group, scales, at, found)
+    if not earned:
+        return at._replace(result=result)
+    return Stage(found, w.mean(axis=1), b.mean(axis=0), result)
+
+
+def _holds_elsewhere(
+    rows: Rows, plan: RowRoles, group: np.ndarray, scales: Scaling, at: Stage, x: np.ndarray
+) -> bool:
+    """Whether the strengths at x beat one strength on rows that had no part in finding them."""
+    bend = Bend.of_rows(rows.weight)
+    losses = []
+    for each in (at.x, x):
+        strengths = _strengths(bend, each)[group]
+        w, b = fit_all(rows, plan.train, scales, strengths, (at.coef, at.intercept))
+        losses.append(judged(rows, plan.judge, w, b))
+    return is_more_than_chance(losses[0] - losses[1], weights(rows, plan.judge))
+
+
+def _start(models: Models, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+    """y of models that are all alike."""
+    count = len(models.shares.total)
+    w, b = np.repeat(coef[:, None], count, axis=1), np.repeat(intercept[None], count, axis=0)
+    return models.inner_variable(x, w, b)
 
 
 def make(
-    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, plan: RowRoles,
-    group: np.ndarray, scales: Scaling, free: float, errors: float,
-) -> Models:  # fmt: skip
+    rows: Rows, plan: RowRoles, group: np.ndarray, scales: Scaling, free: float, errors: float
+) -> Models:
     """The models of a plan; groups differ if `free` is 1. `errors`: variance of squared errors."""
+    loss, table, target, weight = rows
     dtype = table.X.dtype
     train, valid = weight[:, None] * plan.train, weight[:, None] * plan.valid
     total = train.sum(axis=0)
     owner = plan.mix.argmax(axis=1)
     judged = np.bincount(owner, valid.sum(axis=0), plan.mix.shape[1])
-    limits = np.log([LOWEST, MOST_PER_ROW * weight.sum()])
-    shares = Shares(
-        plan.mix.astype(dtype), group, total.astype(dtype), limits.astype(dtype), free, scales
-    )
+    bend = Bend(Bend.of_rows(weight).limits.astype(dtype))
+    shares = Shares(plan.mix.astype(dtype), group, total.astype(dtype), bend, free, scales)
     doubt = np.stack([1 / judged, 1 / judged], axis=1)
-    if loss == "squared":
+    if not LOSSES[loss].is_log_loss:
         doubt *= [0, errors]
     train, valid = (train / total).astype(dtype), (valid / judged[owner]).astype(dtype)
     return Models(loss, table, target, train, valid, shares, doubt.astype(dtype))
 
 
-class _Watch:
+class Watch:
     """The callback of a run: keeps the best point by the judges' loss."""
 
-    def __init__(self, judges: _Judges, x: np.ndarray, y: np.ndarray):
+    def __init__(
+        self, judges: Callable[[np.ndarray, np.ndarray], float], x: np.ndarray, y: np.ndarray
+    ):
         self.judges = judges
         self.start = self.best = Point(x, y, judges(x, y), 0)
 
     def __call__(self, snapshot: Any) -> bool:
-        losses = self.judges(snapshot.x, snapshot.y)
-        weight = self.judges.weight
-        if weight @ losses < weight @ self.best.losses:
-            self.best = Point(snapshot.x, snapshot.y, losses, snapshot.step)
+        self.look(snapshot.x, snapshot.y, snapshot.step)
         return snapshot.step - self.best.step >= PATIENCE
 
-    def chosen(self) -> Point:
-        """The best point, or the start if that is as good but for chance."""
-        weight = self.judges.weight
-        gains = self.start.losses - self.best.losses
-        gain = weight @ gains
-        error = (weight @ (gains - gain / weight.sum()) ** 2) ** 0.5
-        return self.best if gain > ERRORS * error else self.start
+    def look(self, x: np.ndarray, y: np.ndarray, step: int) -> None:
+        """Keep this point if it is better."""
+        loss = self.judges(x, y)
+        if loss < self.best.loss:
+            self.best = Point(x, y, loss, step)
 
 
 class _Judges:
@@ -151,43 +227,88 @@ class _Judges:
         self.rows = plan.judge[:, self.of].T
         self.weight = np.broadcast_to(weight, self.rows.shape)[self.rows]
 
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The loss of each row that judges."""
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        """The weighted sum of their losses."""
         z = self.models.at(x, y).z[self.of]
-        losses = self.models.loss.value(z, self.models.target, 1)
-        return losses[self.rows].astype(np.float64)
+        return float(self.weight @ self.models.judged(z)[self.rows].astype(np.float64))
+
+
+def judged(rows: Rows, judge: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The loss of each row that judges a model, model by model."""
+    loss, of = LOSSES[rows.loss], np.flatnonzero(judge.any(axis=0))
+    w, b = w[:, of], b[of]
+    z = stacked.outputs(rows.table.X, w, b - np.tensordot(rows.table.shift, w, axes=1))
+    losses = loss.value(z, rows.target.T, 1)
+    return (bounded(losses) if loss.is_log_loss else losses)[judge[:, of].T].astype(np.float64)
+
+
+def weights(rows: Rows, judge: np.ndarray) -> np.ndarray:
+    """Those of the rows of `_judged`."""
+    judge = judge[:, judge.any(axis=0)].T
+    return np.broadcast_to(rows.weight, judge.shape)[judge]
+
+
+def is_more_than_chance(gains: np.ndarray, weight: np.ndarray) -> bool:
+    """Whether gains of rows with these weights add up to more than two standard errors."""
+    gain = weight @ gains
+    error = (weight @ (gains - gain / weight.sum()) ** 2) ** 0.5
+    return bool(gain > ERRORS * error)
 
 
 def fit(
-    loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray, scales: Scaling,
-    strengths: np.ndarray, start: tuple[np.ndarray, np.ndarray] | None = None,
+    rows: Rows, scales: Scaling, strengths: np.ndarray,
+    start: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Coefficients (features, columns) and intercepts on all rows, with these strengths.
 
     Roughly where there is no start, which is what a start is made of.
     """
-    dtype, total = table.X.dtype, np.array([weight.sum()], table.X.dtype)
-    share = (weight / weight.sum()).astype(dtype)[:, None]
-    none = np.zeros((1, 1), dtype)
-    shares = Shares(none, np.zeros(strengths.shape, int), total, none[0], 0.0, scales)
+    w, b = fit_all(rows, np.ones((len(rows.weight), 1), bool), scales, strengths, start)
+    return w[:, 0], b[0]
+
+
+def fit_all(
+    rows: Rows, train: np.ndarray, scales: Scaling, strengths: np.ndarray,
+    start: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """As `fit`, for each column of `train` a model on those rows: (features, models, columns)."""
+    loss, table, target, weight = rows
+    dtype, weights = table.X.dtype, weight[:, None] * train
+    total = weights.sum(axis=0)
+    share = (weights / total).astype(dtype)
+    none = np.zeros((train.shape[1], 1), dtype)
+    shares = Shares(
+        none, np.zeros(strengths.shape, int), total.astype(dtype), Bend(none[0]), 0.0, scales
+    )
     fixed = shares.fixed(strengths.astype(dtype))
-    inner = Inner(Models(loss, table, target, share, share, shares, none, fixed))
+    models = Models(loss, table, target, share, share, shares, none, fixed)
+    x = none[:1]
+    zero = np.zeros(strengths.shape), np.zeros(target.shape[1])
+    y = _start(models, x, *(start or zero))
+    exact = float(np.finfo(dtype).eps) ** 0.5
+    return models.model(x, _solved(models, x, y, exact if start else ROUGH))
+
+
+def _solved(models: Models, x: np.ndarray, y: np.ndarray, share: float) -> np.ndarray:
+    """The inner solution at x, with at most this share of y's error left."""
+    inner = Inner(models)
     o = Oracles(array_libraries.get("numpy"), inner, inner)
-    coef, intercept = start or (np.zeros(strengths.shape), np.zeros(target.shape[1]))
-    x, y = none, inner.models.inner_variable(none, coef[:, None], intercept[None])
     with o.ops.precision(y):
         matrix = preconditioner.identity(o, y)
         if matrix is not None:
             matrix = preconditioner.make(o, x, y, None, matrix)
         solved = newton_cg.solve_inner(
-            o, x, y, None, share=float(np.finfo(dtype).eps) ** 0.5 if start else ROUGH,
-            most=2 * y.size + 10,
+            o, x, y, None, share=share, most=2 * y[0].size + 10,
             precondition=preconditioner.apply(o.ops, matrix),
         )  # fmt: skip
-    w, b = inner.models.model(x, solved.y)
-    return w[:, 0], b[0]
+    return solved.y
 
 
-def _two_digits(logarithms: np.ndarray) -> np.ndarray:
+def _strengths(bend: Bend, x: np.ndarray) -> np.ndarray:
+    """Of each group."""
+    return two_digits(bend((x[0] + x[1:]).astype(np.float64))[0])
+
+
+def two_digits(logarithms: np.ndarray) -> np.ndarray:
     """Strengths of two digits: data resolve no more, and no rounding of a run shows in them."""
-    return np.array([float(f"{s:.1e}") for s in np.exp(logarithms.astype(np.float64))])
+    return np.array([float(f"{s:.1e}") for s in np.exp(logarithms)])

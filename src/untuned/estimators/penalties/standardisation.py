@@ -24,6 +24,11 @@ class Standardised(NamedTuple):
         """Some rows, by their numbers; all for a slice."""
         return self if isinstance(part, slice) else self._replace(X=self.X[part])
 
+    def dense(self, part: Any) -> np.ndarray:
+        """Some rows of the standardised features."""
+        X = self.X[part]
+        return X.toarray() - self.shift if sparse.issparse(X) else X
+
     def outputs(self, coef: np.ndarray) -> np.ndarray:
         """The standardised features times `coef`."""
         return self.X @ coef - self.shift @ coef

@@ -15,27 +15,55 @@ from untuned.estimators.penalties.scaling import Scaling, Turn
 LOWEST, MOST_PER_ROW = 1e-4, 100.0
 
 
+class Bend(NamedTuple):
+    """From x to the logarithm of a strength within limits, and back."""
+
+    limits: np.ndarray  # (2,), logarithms of the least and the largest strength
+
+    @classmethod
+    def of_rows(cls, weight: np.ndarray) -> Bend:
+        """For rows of these weights."""
+        return cls(np.log([LOWEST, MOST_PER_ROW * weight.sum()]))
+
+    def __call__(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The logarithms, and their derivatives in x."""
+        bent = np.tanh((x - self._middle) / self._half)
+        return self._middle + self._half * bent, 1 - bent**2
+
+    def inverse(self, logarithm: float) -> float:
+        """The x of a logarithm; of a limit, one from which there is a way back."""
+        share = np.clip((logarithm - self._middle) / self._half, -0.99, 0.99)
+        return float(self._middle + self._half * np.arctanh(share))
+
+    @property
+    def _middle(self) -> np.floating:
+        return self.limits.mean()
+
+    @property
+    def _half(self) -> np.floating:
+        return (self.limits[1] - self.limits[0]) / 2
+
+
 class Shares(NamedTuple):
     """Which entries of x are whose strengths, and how models are scaled."""
 
     mix: np.ndarray  # (models, vectors), shares
     group: np.ndarray  # (features, columns)
     total: np.ndarray  # (models,), N
-    limits: np.ndarray  # (2,), logarithms of the least and the largest strength
+    bend: Bend
     free: float  # 1 where groups may differ, else 0
     scaling: Scaling
 
     def logarithms(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of each model's strengths: (models, groups), and (models, 1) without differences."""
-        own, common = (self._middle + self._half * bent for bent in self._bent(x))
+        (own, _), (common, _) = self._bent(x)
         return own, common
 
     def at(self, x: np.ndarray) -> Strengths:
         """All that x decides."""
-        own, common = self.logarithms(x)
+        (own, own_slope), (common, common_slope) = self._bent(x)
         s = np.moveaxis(np.exp(own)[:, self.group], 0, 1)
         turn = Turn.make(s, np.exp(common[:, 0]), self.total, self.scaling)
-        own_slope, common_slope = (1 - bent**2 for bent in self._bent(x))
         return Strengths(self, s, np.exp(common), turn, own_slope, common_slope)
 
     def fixed(self, s: np.ndarray) -> Strengths:
@@ -45,18 +73,11 @@ class Shares(NamedTuple):
         turn = Turn.make(s, t[:, 0], self.total, self.scaling)
         return Strengths(self, s, t, turn, np.zeros((0, 0)), np.zeros((0, 0)))
 
-    def _bent(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _bent(self, x: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Logarithms and slopes of own and common strengths."""
         common = self.mix @ x[:, :1]
         own = common + self.free * (self.mix @ x[:, 1:])
-        return tuple(np.tanh((z - self._middle) / self._half) for z in (own, common))
-
-    @property
-    def _middle(self) -> np.floating:
-        return self.limits.mean()
-
-    @property
-    def _half(self) -> np.floating:
-        return (self.limits[1] - self.limits[0]) / 2
+        return [self.bend(own), self.bend(common)]
 
 
 class Strengths(NamedTuple):

@@ -1,0 +1,208 @@
+"""Linear models with absolute penalties, solved on the few coefficients that are not zero.
+
+Minimizes (1/N) (sum of weight * loss + sum_j l1_j |w_j| + 1/2 sum_j l2_j w_j^2), the intercept
+free. Each round takes the coefficients that are not zero, or would not stay so, and minimizes
+the loss's second-order model in them by scikit-learn's coordinate descent, with columns scaled so
+that every l1 is one; Newton's step on what it leaves makes the result exact. The derivative of the
+solution lives on the support S alone, where signs do not change:
+
+    H_SS v_S = q_S, v = 0 elsewhere;   (dw/d log s)^t q = -(l1 sign(w) + l2 w) v / N.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg, sparse
+
+from untuned.closed_form.losses import LOSSES
+from untuned.estimators.penalties.standardisation import Standardised
+
+MOST_ROUNDS = 50
+MOST_HALVINGS = 30
+NEW_AT_LEAST = 20  # coefficients that may join in one round, or as many as there are
+JITTER = 1e-10  # of the mean curvature, where columns repeat each other
+SWEEPS = 1000
+
+
+class Penalty(NamedTuple):
+    """Of each coefficient, (features, columns), for a sum over rows."""
+
+    l1: np.ndarray
+    l2: np.ndarray
+
+
+class Fit(NamedTuple):
+    """Coefficients (features, columns) and intercepts."""
+
+    coef: np.ndarray
+    intercept: np.ndarray
+
+
+class Design:
+    """Rows, and what of them is kept for all models."""
+
+    def __init__(self, loss: str, table: Standardised, target: np.ndarray):
+        self.loss, self.table, self.target = LOSSES[loss], table, target
+        self.quadratic = loss == "squared"
+        self.softmax = loss == "softmax"
+        self.X = sparse.csc_array(table.X) if sparse.issparse(table.X) else table.X
+
+    def outputs(self, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+        """(rows, columns), from the features that count."""
+        used = np.flatnonzero(coef.any(axis=1))
+        return self.columns(used) @ coef[used] + intercept
+
+    def columns(self, which: np.ndarray) -> np.ndarray:
+        """Some standardised features."""
+        if sparse.issparse(self.X):
+            return self.X[:, which].toarray() - self.table.shift[which]
+        return self.X[:, which]
+
+    def objective(self, z: np.ndarray, share: np.ndarray, w: np.ndarray, each: Penalty) -> float:
+        """What is minimized; penalties are those for shares that sum to one."""
+        value = share @ self.loss.value(z, self.target, 1)
+        return float(value + (each.l1 * abs(w)).sum() + 0.5 * (each.l2 * w**2).sum())
+
+    def hessian(
+        self, z: np.ndarray, share: np.ndarray, place: tuple[np.ndarray, ...]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """H of the loss in the coefficients at `place`, with the intercepts, and in those."""
+        feature, column = place
+        B = self.columns(feature).astype(np.float64)
+        count = z.shape[1]
+        units = np.eye(count)
+        # curve[c, d]: the second derivative of each row's loss in its outputs c and d.
+        bend = self.loss.bend(z, 1, self.target)
+        curve = np.stack([bend(np.repeat(unit[None], len(z), axis=0)).T for unit in units]) * share
+        in_b = curve.sum(axis=2)
+        across = np.stack([(B * curve[c, column].T).sum(axis=0) for c in range(count)], axis=1)
+        H = np.empty((len(column), len(column)))
+        for c in range(count):
+            here = np.flatnonzero(column == c)
+            for d in range(c + 1):
+                there = np.flatnonzero(column == d)
+                part = (B[:, here] * curve[c, d][:, None]).T @ B[:, there]
+                H[np.ix_(here, there)] = part
+                H[np.ix_(there, here)] = part.T
+        return H, across, self.fixed(in_b)
+
+    def fixed(self, in_b: np.ndarray) -> np.ndarray:
+        """Softmax is blind to intercepts that all grow alike, which shall sum to zero."""
+        return in_b + np.full_like(in_b, 1 / len(in_b)) if self.softmax else in_b
+
+
+def solve(
+    design: Design, share: np.ndarray, total: float, penalty: Penalty,
+    start: tuple[np.ndarray, np.ndarray],
+) -> Fit:  # fmt: skip
+    """The model of rows with these shares (which sum to 1) of the weight `total`."""
+    each = Penalty(penalty.l1 / total, penalty.l2 / total)
+    w, b = start[0].astype(np.float64), start[1].astype(np.float64)
+    tolerance = float(np.finfo(design.table.X.dtype).eps) ** 0.5
+    z = design.outputs(w, b)
+    value = design.objective(z, share, w, each)
+    for _ in range(MOST_ROUNDS):
+        slopes = share[:, None] * design.loss.slope(z, design.target, 1)
+        grad, in_b = design.table.gradient(slopes) + each.l2 * w, slopes.sum(axis=0)
+        free = w != 0
+        missed = np.where(free, abs(grad + each.l1 * np.sign(w)), abs(grad) - each.l1)
+        if max(missed.max(initial=0), abs(in_b).max()) <= tolerance:
+            break
+        most = max(NEW_AT_LEAST, np.count_nonzero(free))
+        new = np.flatnonzero(~free & (missed > tolerance))
+        new = new[np.argsort(-missed.flat[new])[:most]]
+        place = np.unravel_index(np.sort(np.r_[np.flatnonzero(free), new]), w.shape)
+        H, across, in_bb = design.hessian(z, share, place)
+        H[np.diag_indices_from(H)] += each.l2[place]
+        # The intercepts that suit any coefficients, put in.
+        held = np.linalg.solve(in_bb, np.column_stack([across.T, in_b]))
+        H -= across @ held[:, :-1]
+        q = H @ w[place] - grad[place] + across @ held[:, -1]
+        u = _quadratic(H, q, each.l1[place], w[place])
+        d = u - w[place]
+        step, in_step = np.zeros_like(w), -held[:, -1] - held[:, :-1] @ d
+        step[place] = d
+        along = design.outputs(step, in_step)
+        t = 1.0
+        for _ in range(1 if design.quadratic else MOST_HALVINGS):
+            trial = z + t * along
+            now = design.objective(trial, share, w + t * step, each)
+            if now <= value + 1e-12 * abs(value):
+                break
+            t /= 2
+        else:
+            if not design.quadratic:
+                break  # rounding leaves nothing to gain
+        w, b, z, value = w + t * step, b + t * in_step, trial, now
+    return Fit(w, b)
+
+
+def pull(
+    design: Design, share: np.ndarray, total: float, penalty: Penalty, fit: Fit, q: np.ndarray,
+    q_b: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """v of the solution's derivative, (features, columns): zero off the support."""
+    v = np.zeros_like(fit.coef)
+    place = np.nonzero(fit.coef)
+    if not len(place[0]):
+        return v
+    z = design.outputs(fit.coef, fit.intercept)
+    H, across, in_bb = design.hessian(z, share, place)
+    H[np.diag_indices_from(H)] += penalty.l2[place] / total
+    held = np.linalg.solve(in_bb, np.column_stack([across.T, q_b]))
+    v[place] = _solved(H - across @ held[:, :-1], q[place] - across @ held[:, -1])
+    return v
+
+
+def _solved(H: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """H^{-1} q; H is as good as singular where columns repeat each other."""
+    H = H + JITTER * np.trace(H) / max(len(H), 1) * np.eye(len(H))
+    return linalg.solve(H, q, assume_a="pos", check_finite=False)
+
+
+def _quadratic(H: np.ndarray, q: np.ndarray, l1: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """The minimizer of 1/2 u^t H u - q^t u + sum l1 |u|."""
+    same = _on_support(H, q, l1, start)
+    if same is not None:
+        return same
+    from sklearn.linear_model import enet_path
+
+    scale = 1 / l1
+    G = scale[:, None] * H * scale
+    G[np.diag_indices_from(G)] += JITTER * np.trace(G) / len(G)
+    root = np.linalg.cholesky(G).T
+    given = linalg.solve_triangular(root, scale * q, trans="T")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its gap: the rounds around it look for themselves
+        _, path, _ = enet_path(
+            np.asfortranarray(root), given, l1_ratio=1.0, alphas=np.array([1 / len(G)]),
+            precompute=np.ascontiguousarray(G), Xy=scale * q, coef_init=start / scale,
+            check_input=False, tol=1e-6, max_iter=SWEEPS,
+        )  # fmt: skip
+    u = scale * path[:, 0]
+    exact = _on_support(H, q, l1, u)
+    return u if exact is None else exact
+
+
+def _on_support(H: np.ndarray, q: np.ndarray, l1: np.ndarray, u: np.ndarray) -> np.ndarray | None:
+    """The exact minimizer, if it has the signs of u."""
+    support = u != 0
+    exact = np.zeros_like(u)
+    if support.any():
+        signs = np.sign(u[support])
+        exact[support] = _solved(H[np.ix_(support, support)], q[support] - l1[support] * signs)
+        if (np.sign(exact[support]) != signs).any():
+            return None
+    rest = abs(q - H @ exact)[~support] <= l1[~support] * (1 + 1e-9)
+    return exact if rest.all() else None
+
+
+def strongest(design: Design, share: np.ndarray) -> float:
+    """The least common strength, per row, at which every coefficient is zero."""
+    z = np.zeros(design.target.shape)
+    slopes = share[:, None] * design.loss.slope(z, design.target, 1)
+    slopes -= share[:, None] * slopes.sum(axis=0)
+    return float(abs(design.table.gradient(slopes)).max())

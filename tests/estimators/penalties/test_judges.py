@@ -1,0 +1,158 @@
+"""Who judges strengths: every row, none of them more than its share."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
+from sklearn.metrics import log_loss
+from sklearn.preprocessing import StandardScaler
+
+import untuned
+from untuned.closed_form.losses import bounded, bounded_slope
+from untuned.estimators import BilevelLogisticRegression, BilevelRidge
+from untuned.estimators.penalties import condensed, folds, leave_one_out, search, solved
+from untuned.estimators.penalties import scaling as scalings
+from untuned.estimators.penalties import standardisation as tables
+from untuned.estimators.penalties.strengths import Bend
+
+
+def table_of(rows, features, columns=1, seed=0):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(rows, features)) @ random.normal(size=(features, features))
+    target = X[:, :1] + random.normal(size=(rows, columns))
+    weight = random.integers(0, 4, rows).astype(float)
+    table = tables.make(X, weight)
+    target -= weight @ target / weight.sum()
+    return table, target, weight
+
+
+@pytest.mark.parametrize("shape", [(25, 4), (12, 30)])
+def test_leaving_out_each_row_is_what_refitting_says(shape):
+    """Judge: scikit-learn's Ridge fitted anew without each row, with weights."""
+    table, target, weight = table_of(*shape, columns=2)
+    curve = leave_one_out.Curve(table, target, weight, Bend.of_rows(weight))
+    x = np.array([[curve.bend.inverse(np.log(3.0))]])
+    value = curve(x, curve.solve(x).y)
+    total = 0.0
+    for row in np.flatnonzero(weight):
+        others = np.arange(len(weight)) != row
+        model = Ridge(alpha=3.0).fit(table.X[others], target[others], weight[others])
+        missed = model.predict(table.X[row : row + 1]) - target[row]
+        total += weight[row] * (missed**2).sum()
+    assert value == pytest.approx(total / (2 * weight.sum()), rel=1e-8)
+    check = untuned.check_hypergradient(curve, solved.Solved(curve.solve), x, curve.solve(x).y)
+    assert check.relative_error < 1e-5
+    coef = Ridge(alpha=3.0).fit(table.X, target, weight).coef_.T
+    np.testing.assert_allclose(curve.coefficients(x), coef, rtol=1e-8, atol=1e-10)
+
+
+def test_one_strength_of_ridge_is_that_of_a_fine_grid():
+    """Judge: RidgeCV, which leaves out each row too, on six hundred strengths."""
+    random = np.random.default_rng(0)
+    X = random.standard_t(2, size=(300, 6))
+    y = np.clip(X[:, 0], -3, 3) + random.normal(size=300)
+    model = BilevelRidge(penalty="all").fit(X, y)
+    grid = np.geomspace(1e-3, 1e5, 601)
+    judge = RidgeCV(grid).fit((X - X.mean(axis=0)) / X.std(axis=0), y)
+    assert model.regularization_[0] == pytest.approx(judge.alpha_, rel=0.1)
+    assert model.result_.status == "converged"
+
+
+def test_condensed_rows_say_the_same():
+    table, target, weight = table_of(90, 3, columns=2)
+    strata = np.zeros(90, int)
+    plan = folds.plan(
+        folds.splits(3, None, strata, np.random.default_rng(0)), strata, weight, many=True
+    )
+    packed = condensed.make(table, target, weight, plan)
+    assert len(packed.weight) == 3 * (3 + 2 + 1)
+    random = np.random.default_rng(1)
+    w, b = random.normal(size=(3, 2)), random.normal(size=2)
+    for roles, short in zip(plan[:3], packed.plan[:3], strict=True):
+        for model in range(roles.shape[1]):
+            sums = [
+                (each.weight * use[:, model]) @ ((each.table.X @ w + b - each.target) ** 2)
+                for each, use in ((condensed.Condensed(table, target, weight, plan), roles),
+                                  (packed, short))
+            ]  # fmt: skip
+            np.testing.assert_allclose(sums[0], sums[1], rtol=1e-10)
+
+
+def test_condensing_changes_no_strength(monkeypatch):
+    random = np.random.default_rng(3)
+    X = random.normal(size=(400, 8))
+    y = X[:, 0] + 2 * random.normal(size=400)
+    short = BilevelRidge(random_state=0).fit(X, y)
+    monkeypatch.setattr(condensed, "applies", lambda *_: False)
+    long = BilevelRidge(random_state=0).fit(X, y)
+    assert long.regularization_.max() > 1.5 * long.regularization_.min()
+    np.testing.assert_allclose(short.regularization_, long.regularization_, rtol=0.05)
+
+
+def test_the_loss_of_one_row_is_bounded():
+    """Judge: scikit-learn's log_loss, which no row can make infinite either."""
+    losses = np.array([0.1, 5.0, 30.0, 700.0])
+    for loss in (0.1, 700.0):
+        p = np.exp(-loss)
+        judge = log_loss([1], [[1 - p, p]], labels=[0, 1])
+        assert bounded(np.array([loss]))[0] == pytest.approx(judge, rel=1e-6)
+    slopes = (bounded(losses + 1e-6) - bounded(losses - 1e-6)) / 2e-6
+    np.testing.assert_allclose(bounded_slope(losses), slopes, atol=1e-7)
+
+
+def test_rows_far_out_do_not_choose_the_strength():
+    """Heavy tails, and classes by thresholds: a few rows far out are sure to be judged wrong.
+
+    Judge: scikit-learn's model with a weak penalty, which is best here.
+    """
+    random, other = np.random.default_rng(2), np.random.default_rng(1002)
+    X = random.standard_t(1.2, size=(26_000, 9)) @ (0.4 * other.normal(size=(9, 9)) + np.eye(9))
+    Z = X / np.median(abs(X), axis=0)
+    y = np.where(Z[:, 0] + 0.3 * Z[:, 1] > 1.2, 1, 0)
+    y[Z[:, 2] - Z[:, 3] > 2] = 2
+    y[Z[:, 4] > np.quantile(Z[:, 4], 0.997)] = 3
+    odd = random.random(len(y)) < 0.005
+    y[odd] = random.integers(0, 4, odd.sum())
+    train, test = slice(None, 6000), slice(6000, None)
+    scaler = StandardScaler().fit(X[train])
+    judge = LogisticRegression(C=100, max_iter=1000).fit(scaler.transform(X[train]), y[train])
+    free = log_loss(y[test], judge.predict_proba(scaler.transform(X[test])))
+    model = BilevelLogisticRegression(penalty="all", random_state=0).fit(X[train], y[train])
+    assert log_loss(y[test], model.predict_proba(X[test])) < 1.1 * free
+
+
+def test_of_many_rows_all_judge_in_the_end(monkeypatch):
+    """Rows that had no part in finding many strengths have the last word."""
+    strata = np.arange(200) % 2
+    weight = np.ones(200)
+    random = np.random.default_rng(0)
+    pairs = folds.splits(None, None, strata, random)
+    assert len(pairs) == 5
+    many = folds.plan(folds.splits(0.2, None, strata, random), strata, weight, many=True)
+    check = folds.elsewhere(pairs, strata, weight, many)
+    assert check.judge.sum() == 160
+    assert not (check.judge & check.train).any()
+    assert not (check.judge.any(axis=1) & (many.valid | many.judge).any(axis=1)).any()
+    # And so a search that is told nothing but lies ends with one strength.
+    monkeypatch.setattr(folds, "FEW_ROWS", 100)
+    X = random.normal(size=(2000, 30))
+    y = (X[:, 0] + random.logistic(size=2000) > 0).astype(int)
+    fitted = BilevelLogisticRegression(random_state=0).fit(X, y).regularization_
+    assert fitted.max() > fitted.min()
+    monkeypatch.setattr(search, "_holds_elsewhere", lambda *_: False)
+    assert np.ptp(BilevelLogisticRegression(random_state=0).fit(X, y).regularization_) == 0
+
+
+def test_models_of_several_folds_at_once_are_those_one_by_one():
+    table, target, weight = table_of(60, 4)
+    rows = search.Rows("squared", table, target, weight)
+    train = np.random.default_rng(0).random((60, 3)) < 0.7
+    strengths = np.array([[1.0], [2.0], [3.0], [4.0]])
+    start = np.zeros((4, 1)), np.zeros(1)
+    w, b = search.fit_all(rows, train, scalings.make(*rows), strengths, start)
+    for k in range(3):
+        judge = Ridge(alpha=1.0).fit(
+            table.X * strengths[:, 0] ** -0.5, target, weight * train[:, k]
+        )
+        coef = judge.coef_.ravel() * strengths[:, 0] ** -0.5
+        np.testing.assert_allclose(w[:, k, 0], coef, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(b[k], judge.intercept_, rtol=1e-6, atol=1e-8)
