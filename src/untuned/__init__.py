@@ -9,6 +9,8 @@ from untuned.diagnostics import check_hypergradient, check_problem
 from untuned.problem.derivatives import oracles
 from untuned.run import minimize
 from untuned.run.result import History, Result, Snapshot
+from untuned.solution.argmin import argmin
+from untuned.solution.hypergradient import Hypergradient, hypergradient
 
 if TYPE_CHECKING:
     from untuned.networks.reweighter import Reweighter
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "History",
+    "Hypergradient",
     "Result",
     "Reweighter",
     "Snapshot",
+    "argmin",
     "check_hypergradient",
     "check_problem",
     "from_module",
+    "hypergradient",
     "minimize",
     "oracles",
     "parquet",

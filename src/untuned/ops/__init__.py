@@ -229,6 +229,17 @@ def get(library: str) -> Ops:
     return module_jax
 
 
+def roots(library: str) -> Any:
+    """What `untuned.solution` needs of "jax" or "torch", imported only now."""
+    if library == "torch":
+        from untuned.ops import torch_roots
+
+        return torch_roots
+    from untuned.ops import jax_roots
+
+    return jax_roots
+
+
 def over(group: Any) -> Any:
     """The operations of torch over the processes of a group of torch.distributed."""
     from untuned.ops import torch_group as module_group

@@ -152,7 +152,7 @@ def _tracked(tree: Tree) -> tuple[list[torch.Tensor], Tree]:
     return leaves, optree.tree_unflatten(structure, leaves)
 
 
-def _gradients(result: Any, leaves: list[torch.Tensor], v: Any = None, **options: bool) -> list:
+def gradients(result: Any, leaves: list[torch.Tensor], v: Any = None, **options: bool) -> list:
     """Gradients in the leaves; zero where the result does not depend on them."""
     kept = [k for k, part in enumerate(result) if part.requires_grad]
     if not kept:
@@ -181,8 +181,8 @@ def value_and_grads(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tr
     (x_leaves, x), (y_leaves, y) = _tracked(x), _tracked(y)
     with torch.enable_grad():
         result = fn(x, y)
-    gradients = _gradients([result], x_leaves + y_leaves)
-    in_x, in_y = gradients[: len(x_leaves)], gradients[len(x_leaves) :]
+    both = gradients([result], x_leaves + y_leaves)
+    in_x, in_y = both[: len(x_leaves)], both[len(x_leaves) :]
     return result.item(), _like(x, in_x), _like(y, in_y)
 
 
@@ -190,25 +190,25 @@ def grad_y(fn: Callable, x: Tree, y: Tree, /) -> Tree:
     y_leaves, y = _tracked(y)
     with torch.enable_grad():
         result = fn(x, y)
-    return _like(y, _gradients([result], y_leaves))
+    return _like(y, gradients([result], y_leaves))
 
 
 def value_and_grad_y(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree]:
     y_leaves, y = _tracked(y)
     with torch.enable_grad():
         result = fn(x, y)
-    return result.item(), _like(y, _gradients([result], y_leaves))
+    return result.item(), _like(y, gradients([result], y_leaves))
 
 
 def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
     (x_leaves, x), (y_leaves, y) = _tracked(x), _tracked(y)
     with torch.enable_grad():
         result = fn(x, y)
-        gradient = _gradients([result], y_leaves, create_graph=True)
+        gradient = gradients([result], y_leaves, create_graph=True)
     wanted = {"x": x_leaves, "y": y_leaves, "xy": x_leaves + y_leaves}
 
     def pull(v: Tree, wrt: str) -> Tree:
-        products = _gradients(gradient, wanted[wrt], _leaves(v), retain_graph=True)
+        products = gradients(gradient, wanted[wrt], _leaves(v), retain_graph=True)
         if wrt == "xy":
             split = len(x_leaves)
             return _like(x, products[:split]), _like(y, products[split:])

@@ -180,10 +180,17 @@ def _constrained(
 def _check_function(
     ops: Ops, name: str, function: Callable, x: Tree, y: Tree, data: Tree, batch_size: int | None
 ) -> None:
-    """One abstract call: does the function take these arguments and give one real number?"""
     arguments = (x, y) if data is None else (x, y, ops.head(data, batch_size))
-    call = f"{name}(x, y)" if data is None else f"{name}(x, y, batch)"
     reason = f"no {name}_data were given" if data is None else f"{name}_data were given"
+    check_call(ops, name, function, arguments, reason)
+
+
+def check_call(ops: Ops, name: str, function: Callable, arguments: tuple, reason: str) -> None:
+    """One abstract call: does the function take these arguments and give one real number?
+
+    `reason` says why there are as many arguments as there are.
+    """
+    call = f"{name}(x, y)" if len(arguments) == 2 else f"{name}(x, y, batch)"
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError as error:

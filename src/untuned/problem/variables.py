@@ -14,13 +14,14 @@ FLOATS = ("float32", "float64")
 SPOKEN = {"jax": "JAX arrays", "torch": "torch tensors", "numpy": "NumPy arrays"}
 
 
-def library(x0: Tree, y0: Tree, closed_form: bool = False) -> tuple[Ops, bool]:
+def library(x0: Tree, y0: Tree, closed_form: bool = False, x_name: str = "x0") -> tuple[Ops, bool]:
     """The array library of the variables, and whether they came as NumPy arrays alone.
 
     `closed_form`: whether f and g bring their derivatives, so that NumPy arrays need no other.
+    `x_name`: what the caller calls x0.
     """
     found: dict[str, str] = {}
-    for name, tree in (("x0", x0), ("y0", y0)):
+    for name, tree in ((x_name, x0), ("y0", y0)):
         for leaf in array_libraries.leaves_of(tree):
             if hasattr(leaf, "named_parameters"):
                 raise ValueError(
@@ -30,10 +31,10 @@ def library(x0: Tree, y0: Tree, closed_form: bool = False) -> tuple[Ops, bool]:
             found.setdefault(array_libraries.library_of(leaf), name)
     # NumPy arrays go with JAX; a plain number goes with anything.
     if "torch" in found and len(found) > 1:
-        for name, tree in (("x0", x0), ("y0", y0)):
+        for name, tree in ((x_name, x0), ("y0", y0)):
             for leaf in array_libraries.leaves_of(tree):
                 kind_of = array_libraries.library_of(leaf)
-                if kind_of != "torch" and not _is_plain_number(leaf):
+                if kind_of != "torch" and not is_plain_number(leaf):
                     is_array = hasattr(leaf, "shape")
                     kind = SPOKEN[kind_of] if is_array else f"a {type(leaf).__name__}"
                     raise ValueError(
@@ -46,20 +47,20 @@ def library(x0: Tree, y0: Tree, closed_form: bool = False) -> tuple[Ops, bool]:
     return array_libraries.get("numpy" if closed_form and numpy_alone else "jax"), numpy_alone
 
 
-def _is_plain_number(leaf: Any) -> bool:
+def is_plain_number(leaf: Any) -> bool:
     return isinstance(leaf, int | float | complex) and not isinstance(leaf, np.generic)
 
 
-def common_dtype(ops: Ops, x0: Tree, y0: Tree) -> str:
+def common_dtype(ops: Ops, x0: Tree, y0: Tree, x_name: str = "x0") -> str:
     """The one float dtype of all variables; plain Python numbers follow the arrays."""
     first: tuple[str, str] | None = None
-    for name, tree in (("x0", x0), ("y0", y0)):
+    for name, tree in ((x_name, x0), ("y0", y0)):
         leaves, paths = ops.flatten(tree)[0], ops.paths(tree)
         if not leaves:
             raise ValueError(f"{name} is empty; expected at least one array of floats.")
         for leaf, path in zip(leaves, paths, strict=True):
             place = name + path
-            if _is_plain_number(leaf):
+            if is_plain_number(leaf):
                 if not isinstance(leaf, float):
                     raise ValueError(
                         f"{place} is the {type(leaf).__name__} {leaf!r}; expected a real number "
@@ -77,7 +78,7 @@ def common_dtype(ops: Ops, x0: Tree, y0: Tree) -> str:
             elif dtype != first[1]:
                 raise ValueError(
                     f"{first[0]} is {first[1]} and {place} is {dtype}; expected one dtype for all "
-                    "of x0 and y0, so convert one of them."
+                    f"of {x_name} and y0, so convert one of them."
                 )
     return first[1] if first else ops.dtype_name(ops.asarray(1.0))
 
@@ -94,7 +95,7 @@ def prepared(ops: Ops, tree: Tree, name: str, dtype: str) -> Tree:
     """`tree` as arrays of the library."""
 
     def convert(leaf: Any) -> Any:
-        return ops.asarray(np.asarray(leaf, dtype) if _is_plain_number(leaf) else leaf)
+        return ops.asarray(np.asarray(leaf, dtype) if is_plain_number(leaf) else leaf)
 
     arrays = ops.tree_map(convert, tree)
     if sum(math.prod(leaf.shape) for leaf in ops.flatten(arrays)[0]) == 0:

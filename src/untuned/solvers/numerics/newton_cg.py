@@ -39,11 +39,12 @@ class InnerSolution(NamedTuple):
 
 
 def solve_inner(
-    o: Oracles, x: Tree, y: Tree, rows: Tree, share: Scalar, most: int, precondition: Map
-) -> InnerSolution:
+    o: Oracles, x: Tree, y: Tree, rows: Tree, share: Scalar, most: int, precondition: Map,
+    most_steps: int = MOST_STEPS,
+) -> InnerSolution:  # fmt: skip
     """y with at most `share` of the error at the start left, as `energy` sees it in grad_y g.
 
-    `most` bounds the steps of each conjugate gradients.
+    `most` bounds the steps of each conjugate gradients, `most_steps` those of Newton's method.
     """
     ops = o.ops
     rounding = 10 * ops.epsilon(y)
@@ -53,7 +54,7 @@ def solve_inner(
 
     def going(carry: tuple) -> Scalar:
         at, _ = carry
-        return (at.energy > share**2 * first) & (at.newton_steps < MOST_STEPS) & (at.stuck == 0)
+        return (at.energy > share**2 * first) & (at.newton_steps < most_steps) & (at.stuck == 0)
 
     def newton_step(carry: tuple) -> tuple:
         at, g = carry

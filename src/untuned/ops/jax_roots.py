@@ -1,0 +1,129 @@
+"""What `untuned.solution` needs of JAX: small dense solves, and roots that are differentiable.
+
+Vectors are one axis long and numbers are vectors of one entry; `jax.vmap` makes stacks of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from untuned.ops import Tree
+
+where, isfinite, maximum, solve = jnp.where, jnp.isfinite, jnp.maximum, jnp.linalg.solve
+sort, zeros_like, join, stack = jnp.sort, jnp.zeros_like, jnp.concatenate, jnp.stack
+
+
+def eye(size: int, like: Any) -> Any:
+    return jnp.eye(size, dtype=like.dtype)
+
+
+def largest(array: Any) -> Any:
+    return jnp.max(array, axis=-1, keepdims=True)
+
+
+def smallest(array: Any) -> Any:
+    return jnp.min(array, axis=-1, keepdims=True)
+
+
+def cholesky(matrix: Any) -> Any:
+    """The lower factor; NaN where the matrix is not positive definite."""
+    return jnp.linalg.cholesky(matrix, symmetrize_input=False)
+
+
+def cholesky_solve(lower: Any, b: Any) -> Any:
+    return jax.scipy.linalg.cho_solve((lower, True), b)
+
+
+def take_in(leaf: Any, like: Any = None) -> Any:
+    """A leaf as an array; floats in the dtype of `like`."""
+    array = jnp.asarray(leaf)
+    is_float = like is not None and jnp.issubdtype(array.dtype, jnp.floating)
+    return array.astype(like.dtype) if is_float else array
+
+
+def is_known(*trees: Tree) -> bool:
+    """Whether numbers are at hand, and not only their shapes."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def numbers(leaf: Any) -> np.ndarray:
+    """A leaf whose numbers are known, in NumPy."""
+    return np.asarray(leaf)
+
+
+def while_loop(cond: Callable, body: Callable, carry: Tree) -> Tree:
+    # Where numbers are at hand a loop in Python spares the compiler, which takes longer than a
+    # small problem does.
+    if not is_known(carry):
+        return lax.while_loop(lambda carry: jnp.any(cond(carry)), body, carry)
+    while bool(jnp.any(cond(carry))):
+        carry = body(carry)
+    return carry
+
+
+class Function:
+    """g of a vector y, with its derivatives."""
+
+    def __init__(self, function: Callable):
+        self.bare = function
+
+    def function(self, _: None, y: Any) -> Any:
+        """As a function of (x, y), where x is already in it."""
+        return self.bare(y)
+
+    def value_and_grad(self, y: Any) -> tuple[Any, Any]:
+        value, grad = jax.value_and_grad(self.bare)(y)
+        return value[None].astype(y.dtype), grad
+
+    def grad(self, y: Any) -> Any:
+        return jax.grad(self.bare)(y)
+
+    def hessian(self, y: Any) -> Any:
+        _, pull = jax.vjp(jax.grad(self.bare), y)
+        return jax.vmap(lambda unit: pull(unit)[0])(eye(y.shape[0], y))
+
+
+def fixed(tree: Tree) -> Tree:
+    """The tree as a constant to derivatives."""
+    return jax.tree.map(lax.stop_gradient, tree)
+
+
+def root(optimality: Callable, y: Any, find: Callable, solve_linear: Callable) -> tuple[Any, Any]:
+    """y with optimality(y) = 0 as `find(y)` finds it, and what `find` has to say of it.
+
+    Differentiable in all that `optimality` depends on, in both modes and any number of times.
+    """
+    return lax.custom_root(optimality, y, lambda _, y: find(y), solve_linear, has_aux=True)
+
+
+def solve_dense(product: Callable, b: Any) -> Any:
+    matrix = jax.vmap(product, out_axes=-1)(eye(b.shape[0], b))
+    return jnp.linalg.solve(matrix, b)
+
+
+def solve_symmetric(solve: Callable) -> Callable:
+    """`solve(product, b)` for a symmetric product, differentiable whatever it is made of."""
+    return lambda product, b: lax.custom_linear_solve(product, b, solve, symmetric=True)
+
+
+@jax.custom_jvp
+def marked(y: Any, mark: Any) -> Any:
+    """y, with a derivative that is `mark` times its own: one, or NaN where it has none."""
+    return y
+
+
+@marked.defjvp
+def _marked_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    y, mark = primals
+    return marked(y, mark), lax.stop_gradient(mark) * tangents[0]
+
+
+def tell_later(tell: Callable, codes: Any) -> None:
+    """`tell(codes)` when the compiled function runs."""
+    jax.debug.callback(tell, codes)

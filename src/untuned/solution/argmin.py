@@ -1,0 +1,131 @@
+"""The inner solution y*(x) as a differentiable function of x and data.
+
+    F(x, y) = grad_y g(x, y) = 0   gives   dy*/dx = -(grad_yy g)^{-1} grad_yx g,
+
+with F and its derivatives among the entries that no constraint holds (regions.py). Both libraries
+differentiate F itself, so derivatives of any order come from the same line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from untuned.ops import Tree
+from untuned.solution import failures, large, newton, task
+from untuned.solution.task import Task
+
+
+def argmin(
+    inner: Callable,
+    x: Tree,
+    y0: Tree,
+    *,
+    data: Tree = None,
+    constraint: Any = None,
+    tol: float | None = None,
+    max_steps: int | None = None,
+    on_failure: str = "raise",
+) -> Tree:
+    """The y that minimizes inner(x, y), differentiable in x and in data.
+
+    y*(x) = argmin_y g(x, y), found by Newton's method from y0 to what the dtype allows, with
+    derivatives by the implicit function theorem: memory does not grow with the steps taken. On JAX
+    it goes inside `jit`, `grad`, `jvp` and `vmap`, in any order and any number of times, and is
+    differentiable in whatever `inner` reads; on torch it goes with autograd, `torch.func.grad` and
+    `torch.func.vmap`, and is differentiable in x and data.
+
+    Parameters
+    ----------
+    inner : g(x, y), or g(x, y, data) where data are given; one number, twice differentiable in y.
+    x : tree of arrays that the solution depends on.
+    y0 : tree of arrays to start from; the solution does not depend on it where it is unique.
+    data : tree of arrays, floats or whole numbers.
+    constraint : on y: "simplex" (the entries of each leaf), "nonnegative", or (low, high) with
+        numbers or None; for up to 256 variables. An entry that just touches its bound counts as
+        held by it.
+    tol : stop at this share of the first gradient's norm; None: as exact as the dtype allows.
+    max_steps : Newton steps at most; None: 100.
+    on_failure : where no minimum is found, or g is not strongly convex there, "raise" raises a
+        RuntimeError (in a compiled or vectorized JAX function, where no value is at hand, it is
+        "nan"); "nan" gives NaN for y and its derivatives; "warn" gives the last y with a warning,
+        and NaN for derivatives that do not exist.
+
+    Returns
+    -------
+    The solution, a tree like y0.
+
+    Example
+    -------
+    >>> import jax, jax.numpy as jnp, untuned
+    >>> g = lambda x, y: ((y - 1.0) ** 2).sum() + x * (y**2).sum()
+    >>> y = lambda x: untuned.argmin(g, x, jnp.zeros(2))[0]        # 1 / (1 + x)
+    >>> round(float(y(1.0)), 4), round(float(jax.grad(y)(1.0)), 4)
+    (0.5, -0.25)
+    """
+    with task.precision(inner, x, y0):
+        given = task.task(inner, x, y0, data, constraint, tol, max_steps, on_failure)
+        solve = _on_torch if given.ops.name == "torch" else _on_jax
+        return given.outward(solve(given))
+
+
+def _find(given: Task, function: Any, y0: Any) -> tuple[Any, Any]:
+    """The solution of one problem, or of a stack of small ones on torch."""
+    s = given.settings
+    found = newton.solve(given.lib, function, y0, s.region, s.epsilon, s.tol, s.most)
+    return found.y, found.code
+
+
+def _on_jax(given: Task) -> Any:
+    lib, s = given.lib, given.settings
+    y0 = lib.fixed(given.ops.ravel(given.y0))
+    is_large = large.is_large(y0)
+    moving = lib.Function(lambda y: given.value(given.x, y, *given.data))
+    x, data = lib.fixed((given.x, given.data))
+    still = lib.Function(lambda y: given.value(x, y, *data))
+    find = partial(large.find, given) if is_large else partial(_find, given)
+    linear = lib.solve_symmetric(partial(large.solve, given.ops)) if is_large else lib.solve_dense
+
+    def optimality(y: Any) -> Any:
+        return s.region.optimality(lib, y, moving.grad(y))
+
+    if lib.is_known(x, data, y0) and lib.is_known(still.grad(y0)):
+        # Numbers are at hand, though perhaps under a derivative: errors can be raised.
+        y, code = find(still, y0)
+        failures.tell(code, s.on_failure)
+        if lib.is_known(given.x, given.data):
+            return failures.masked(lib, y, code, s.on_failure)
+        y, _ = lib.root(optimality, y, lambda y: (y, ()), linear)
+    else:
+        y, code = lib.root(optimality, y0, partial(find, moving), linear)
+        code = lib.fixed(code)
+        if s.on_failure == "warn":
+            lib.tell_later(failures.warn, code)
+    y = failures.masked(lib, y, code, s.on_failure)
+    return lib.marked(y, failures.marks(lib, code, s.on_failure))
+
+
+def _on_torch(given: Task) -> Any:
+    lib, ops, s = given.lib, given.ops, given.settings
+    y0 = ops.ravel(given.y0)
+    arrays, structure = ops.flatten((given.x, given.data))
+
+    def function(arrays: tuple, y: Any) -> Any:
+        x, data = ops.unflatten(structure, list(arrays))
+        return given.value(x, y, *data)
+
+    def find(function: Any, y0: Any) -> tuple[Any, Any]:
+        solve = partial(large.find_each, given) if large.is_large(y0) else partial(_find, given)
+        y, code = solve(function, y0)
+        failures.tell(code, s.on_failure)
+        return failures.masked(lib, y, code, s.on_failure), code
+
+    root = lib.Root(
+        lib.Stack(function),
+        lambda grad, y: s.region.optimality(lib, y, grad),
+        find,
+        lambda code: failures.marks(lib, code, s.on_failure),
+        partial(large.solve, ops) if large.is_large(y0) else None,
+    )
+    return lib.Argmin.apply(root, y0, *arrays)[0]

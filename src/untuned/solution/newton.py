@@ -1,0 +1,219 @@
+"""Newton's method for problems of few variables, one or a stack of them, each until its own end.
+
+    d from H d = -grad g among the free entries,   y <- P(y + t d),   t = 1, 1/2, 1/4, ...
+    until g has fallen enough, or where it changes by rounding only, its gradient has.
+
+P is the projection onto y's set (Bertsekas, "Projected Newton methods", for bounds). Where H is
+not positive definite a multiple of its diagonal is added until it is.
+
+**How exact.** Steps go on until the gradient is what rounding leaves of it, or until a step no
+longer makes it smaller. What would be the next step then tells how far y is from the solution, and
+Cholesky's pivots whether g is strongly convex there; if either says no, there is no answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from untuned.solution.regions import Region
+
+MOST_STEPS, MOST_HALVINGS, MOST_SHIFTS = 100, 30, 14
+ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
+ROUNDING = 4  # times the spacing of numbers is what rounding leaves of a gradient
+CLOSE = 0.4  # power of that spacing: how near y must be to the solution, of its size
+REGULAR = 8  # times that spacing, and the root of the dimension: pivots that are not zero
+# Where curvature is positive at the point that is no minimum, there is a derivative all the same.
+FINE, NOT_FINITE, NOT_FOUND, NOT_CONVEX, LOST = range(5)
+
+
+class Factor(NamedTuple):
+    """S H S = L L^T with S the inverse root of H's diagonal, H shifted where that needs it."""
+
+    scale: Any
+    lower: Any
+    regular: Any  # whether it was positive definite without a shift
+
+    def solve(self, lib: Any, b: Any) -> Any:
+        return self.scale * lib.cholesky_solve(self.lower, self.scale * b)
+
+
+class At(NamedTuple):
+    """Where the iterations are."""
+
+    y: Any
+    value: Any
+    grad: Any
+    step: Any  # size of the last Newton step, taken or not
+    energy: Any  # twice what it promises
+    regular: Any
+    found: Any  # whether the gradient is as small as asked for
+    done: Any
+    descend: Any  # whether the next step is along the gradient
+    steps: Any
+
+
+class Found(NamedTuple):
+    """The solution, and what is to be said of it: one of the codes above."""
+
+    y: Any
+    code: Any
+
+
+def dot(a: Any, b: Any) -> Any:
+    return (a * b).sum(-1)[..., None]
+
+
+def norm(a: Any) -> Any:
+    return dot(a, a) ** 0.5
+
+
+def times(matrix: Any, vector: Any) -> Any:
+    return (matrix @ vector[..., None])[..., 0]
+
+
+def factored(lib: Any, matrix: Any, epsilon: float) -> Factor:
+    """The factor of a matrix, shifted until it is positive definite."""
+    size = matrix.shape[-1]
+    unit = lib.eye(size, matrix)
+    diagonal = abs((matrix * unit).sum(-1))
+    top = lib.largest(diagonal)
+    scale = lib.maximum(diagonal, epsilon**2 * top)
+    scale = lib.where(scale > 0, scale, 1.0) ** -0.5
+    scaled = scale[..., None] * matrix * scale[..., None, :]
+    least = REGULAR * epsilon * size**0.5
+
+    def is_regular(lower: Any) -> Any:
+        return lib.smallest((lower * unit).sum(-1)) ** 2 > least
+
+    def irregular(carry: tuple) -> Any:
+        lower, _, tries = carry
+        return ~is_regular(lower) & (tries < MOST_SHIFTS) & lib.isfinite(top)
+
+    def shifted(carry: tuple) -> tuple:
+        _, shift, tries = carry
+        shift = lib.where(shift > 0, 30 * shift, epsilon**0.5)
+        return lib.cholesky(scaled + shift[..., None] * unit), shift, tries + 1
+
+    first, zero = lib.cholesky(scaled), lib.zeros_like(top)
+    lower, _, _ = lib.while_loop(irregular, shifted, (first, zero, zero))
+    return Factor(scale, lower, is_regular(first))
+
+
+def solve(
+    lib: Any, g: Any, y0: Any, region: Region, epsilon: float, tol: float | None, most: int
+) -> Found:
+    """The minimum of g over the region, from y0 in it."""
+    value, grad = g.value_and_grad(y0)
+    rows = region.rows(lib, y0)
+    zero = lib.zeros_like(y0[..., :1])
+    first = norm(region.reduced(lib, y0, grad))
+    never = zero > 0
+    unusable = ~lib.isfinite(value + norm(grad))
+    start = At(y0, value, grad, zero, zero, never, never, unusable, never, zero)
+
+    def going(at: At) -> Any:
+        return ~at.done & (at.steps < most)
+
+    def step(at: At) -> At:
+        hessian = g.hessian(at.y)
+        free = region.free(lib, at.y, at.grad)
+        factor, direction = _newton(lib, region, rows, hessian, free, epsilon)
+        slope = lib.where(free, region.reduced(lib, at.y, at.grad), 0.0)
+        newton = direction(slope)
+        energy = -dot(slope, newton)
+        noise = ROUNDING * epsilon * times(abs(hessian), abs(at.y))
+        if region.leaves:
+            noise = noise + ROUNDING * epsilon * lib.largest(abs(at.grad))
+        at_rest = (abs(slope) <= noise).all(-1)[..., None]
+        if tol is not None:
+            at_rest = at_rest | (norm(slope) <= tol * first)
+        steepest = -at.grad / lib.maximum(lib.largest(abs(hessian).sum(-1)), epsilon)
+        d = lib.where(at.descend, steepest, newton)
+        held = free | at.descend
+
+        def levelled(value: Any) -> Any:
+            return abs(value - at.value) <= 10 * epsilon * abs(at.value)
+
+        def is_fine(t: Any, value: Any, grad: Any) -> tuple[Any, Any, Any]:
+            """Whether y moved by t is fine; its energy; and what it is."""
+            y = region.project(lib, at.y + t * d, held)
+            promised = dot(at.grad, y - at.y)
+            left = lib.where(free, region.reduced(lib, y, grad), 0.0)
+            energy_t = -dot(left, direction(left))
+            falls = (promised < 0) & (value <= at.value + ENOUGH * promised)
+            return falls | (levelled(value) & (energy_t < energy)), energy_t, y
+
+        def too_far(trial: tuple) -> Any:
+            t, value, grad, tries = trial
+            fine = (tries > 0) & is_fine(t, value, grad)[0]
+            return ~fine & (tries <= MOST_HALVINGS) & ~at_rest
+
+        def shorten(trial: tuple) -> tuple:
+            t, _, _, tries = trial
+            t = 0.5 * t
+            value, grad = g.value_and_grad(region.project(lib, at.y + t * d, held))
+            return t, value, grad, tries + 1
+
+        trial = (zero + 2, at.value, at.grad, zero)
+        t, value, grad, tries = lib.while_loop(too_far, shorten, trial)
+        fine, energy_t, y = is_fine(t, value, grad)
+        moved = (tries > 0) & fine & ~at_rest
+        at_its_end = levelled(value) & (energy_t > 0.25 * energy)
+        stuck = ~moved | at_its_end
+        # Among entries that sum to one a Newton step may fail where one down the slope does not.
+        may_descend = (stuck & ~at.descend & ~at_its_end) & bool(region.leaves)
+        return At(
+            y=lib.where(moved, y, at.y),
+            value=lib.where(moved, value, at.value),
+            grad=lib.where(moved, grad, at.grad),
+            step=norm(newton),
+            energy=energy,
+            regular=factor.regular,
+            found=at_rest,
+            done=at_rest | (stuck & ~may_descend),
+            descend=~at_rest & may_descend,
+            steps=at.steps + 1,
+        )
+
+    at = lib.while_loop(going, step, start)
+    size = lib.maximum(norm(at.y), norm(at.y - y0))
+    near = epsilon**CLOSE
+    # A y of zero has no size to compare with, but what is left to gain has g's.
+    close = (at.step <= near * size) | (at.energy <= near**2 * abs(at.value))
+    close = at.done & (at.found | close)
+    finite = lib.isfinite(at.value + norm(at.grad) + norm(at.y))
+    return Found(at.y, verdict(lib.where, finite, close, at.regular, zero))
+
+
+def verdict(where: Any, finite: Any, close: Any, convex: Any, zero: Any) -> Any:
+    """What is to be said of a solution."""
+    convex_code = where(close, FINE + zero, NOT_FOUND + zero)
+    other_code = where(close, NOT_CONVEX + zero, LOST + zero)
+    return where(finite, where(convex, convex_code, other_code), NOT_FINITE + zero)
+
+
+def _newton(
+    lib: Any, region: Region, rows: Any, hessian: Any, free: Any, epsilon: float
+) -> tuple[Factor, Any]:
+    """The factor of the Hessian among free entries, and the map from slopes to Newton steps."""
+    if region.everywhere:
+        factor = factored(lib, hessian, epsilon)
+        return factor, lambda slope: -factor.solve(lib, slope)
+    unit = lib.eye(hessian.shape[-1], hessian)
+    both = free[..., None] & free[..., None, :]
+    matrix = lib.where(both, hessian, 0.0) + lib.where(free[..., None], 0.0, unit)
+    if rows is None:
+        factor = factored(lib, matrix, epsilon)
+        return factor, lambda slope: -factor.solve(lib, slope)
+    # Steps that change no sum do not see the term that makes the matrix regular across them.
+    sums = lib.where(free[..., None, :], rows, 0.0)
+    weight = lib.largest(abs((matrix * unit).sum(-1)))
+    factor = factored(lib, matrix + weight[..., None] * (sums.mT @ sums), epsilon)
+    back = lib.stack([factor.solve(lib, sums[..., k, :]) for k in range(rows.shape[0])], -1)
+
+    def direction(slope: Any) -> Any:
+        bare = factor.solve(lib, slope)
+        price = lib.solve(sums @ back, times(sums, bare)[..., None])[..., 0]
+        return times(back, price) - bare
+
+    return factor, direction
