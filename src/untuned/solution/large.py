@@ -9,11 +9,10 @@ from typing import Any
 from untuned.ops import Ops
 from untuned.problem.derivatives import Oracles
 from untuned.solution import newton
-from untuned.solution.task import Task
+from untuned.solution.task import DENSE_UP_TO, Task
 from untuned.solvers.numerics import conjugate_gradient
 from untuned.solvers.numerics.newton_cg import solve_inner
 
-DENSE_UP_TO = 256  # variables; their Hessians then take no more than half a megabyte each
 MOST_LINEAR_STEPS = 1000
 EXACT = 0.75  # power of the spacing of numbers: what is left of a residual
 

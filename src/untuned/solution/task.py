@@ -21,6 +21,7 @@ from untuned.solution import newton
 from untuned.solution.regions import Region, region
 from untuned.util.wording import brief, unknown
 
+DENSE_UP_TO = 256  # variables; their Hessians then take no more than half a megabyte each
 MODES = ("nan", "raise", "warn")
 REAL = ("bool", "int", "uint", "float", "bfloat")
 
@@ -80,6 +81,11 @@ def task(
     settings = Settings(
         region(constraint, sizes), ops.epsilon(y), _tol(tol), _most(max_steps), on_failure
     )
+    if constraint is not None and sum(sizes) > DENSE_UP_TO:
+        raise ValueError(
+            f"constraint={brief(constraint)} was given with {sum(sizes)} variables in y0; expected "
+            f"up to {DENSE_UP_TO} where there is a constraint."
+        )
     for name, tree in (("x", x), ("y0", y), *zip(("data",), given, strict=False)):
         _check_finite(ops, lib, tree, name)
     _check_inside(ops, lib, y, settings.region, constraint)
