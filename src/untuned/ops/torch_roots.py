@@ -28,13 +28,13 @@ class Root(NamedTuple):
     """How a root is found and what it is a root of."""
 
     stack: Stack
-    optimality: Callable  # of (grad, y)
+    optimality: Callable  # of (y, grad), grad a function of y
     find: Callable  # of (Function, y0): y and a code
     marks: Callable  # of the codes: by what to multiply the derivative
     solve: Callable | None = None  # of (product, b) where there is to be no matrix
 
     def residual(self, arrays: tuple, y: Any) -> Any:
-        return self.optimality(self.stack.grad(arrays, y), y)
+        return self.optimality(y, partial(self.stack.grad, arrays))
 
     def transposed_solve(self, arrays: tuple, y: Any, b: Any) -> Any:
         """u with (d residual / d y)^T u = b."""

@@ -88,7 +88,7 @@ def _on_jax(given: Task) -> Any:
     linear = lib.solve_symmetric(partial(large.solve, given.ops)) if is_large else lib.solve_dense
 
     def optimality(y: Any) -> Any:
-        return s.region.optimality(lib, y, moving.grad(y))
+        return s.region.optimality(lib, y, moving.grad)
 
     if lib.is_known(x, data, y0) and lib.is_known(still.grad(y0)):
         # Numbers are at hand, though perhaps under a derivative: errors can be raised.
@@ -123,7 +123,7 @@ def _on_torch(given: Task) -> Any:
 
     root = lib.Root(
         lib.Stack(function),
-        lambda grad, y: s.region.optimality(lib, y, grad),
+        lambda y, grad: s.region.optimality(lib, y, grad),
         find,
         lambda code: failures.marks(lib, code, s.on_failure),
         partial(large.solve, ops) if large.is_large(y0) else None,

@@ -103,6 +103,7 @@ def solve(
     lib: Any, g: Any, y0: Any, region: Region, epsilon: float, tol: float | None, most: int
 ) -> Found:
     """The minimum of g over the region, from y0 in it."""
+    y0 = region.project(lib, y0, y0 == y0)
     value, grad = g.value_and_grad(y0)
     rows = region.rows(lib, y0)
     zero = lib.zeros_like(y0[..., :1])

@@ -8,6 +8,7 @@ its bound), so both Newton's step and the derivative are those of the free entri
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from untuned.util.wording import brief
@@ -53,16 +54,20 @@ class Region(NamedTuple):
         sums = _over(lib, self.leaves, lambda p: p.sum(-1)[..., None] + 0 * p, weight * grad)
         return grad - sums / both
 
-    def optimality(self, lib: Any, y: Any, grad: Any) -> Any:
-        """Zero at the solution, and its derivative in y is regular there if g's curvature is
-        positive among the free entries."""
+    def optimality(self, lib: Any, y: Any, grad: Callable) -> Any:
+        """Zero at the solution, with a derivative in y that is regular if the curvature of g is
+        positive among the free entries; `grad` is g's gradient."""
         if self.everywhere:
-            return grad
+            return grad(y)
+        inside = (y > self.low) & (y < self.high)
+        # Held entries are numbers, so that no rounding comes from them into the derivative.
+        bound = lib.where(y <= self.low, self.low + 0 * y, self.high + 0 * y)
+        slope = grad(lib.where(inside, y, bound))
         if not self.leaves:
-            held = lib.where(y <= self.low, y - self.low, y - self.high)
-            return lib.where((y > self.low) & (y < self.high), grad, held)
-        sums = _over(lib, self.leaves, lambda part: part.sum(-1)[..., None] + 0 * part, y)
-        return lib.where(y > 0, self.reduced(lib, y, grad) + (sums - 1), y)
+            return lib.where(inside, slope, y - bound)
+        free = lib.where(inside, y, 0.0)
+        sums = _over(lib, self.leaves, lambda part: part.sum(-1)[..., None] + 0 * part, free)
+        return lib.where(inside, self.reduced(lib, y, slope) + (sums - 1), y)
 
     def rows(self, lib: Any, like: Any) -> Any:
         """The matrix of the sums, a row for each leaf; None where nothing sums to one."""

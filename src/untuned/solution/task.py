@@ -22,6 +22,7 @@ from untuned.solution.regions import Region, region
 from untuned.util.wording import brief, unknown
 
 DENSE_UP_TO = 256  # variables; their Hessians then take no more than half a megabyte each
+NEARLY = 1e-5  # a sum of one after rounding to float32
 MODES = ("nan", "raise", "warn")
 REAL = ("bool", "int", "uint", "float", "bfloat")
 
@@ -161,11 +162,11 @@ def _check_inside(ops: Ops, lib: Any, y: Tree, region: Region, constraint: Any) 
         low, high, total = float(array.min()), float(array.max()), float(array.sum())
         inside = region.low <= low and high <= region.high
         if region.leaves:
-            inside = inside and abs(total - 1) <= 1e3 * ops.epsilon(y)
+            inside = inside and abs(total - 1) <= NEARLY
         if not inside:
             raise ValueError(
                 f"y0{path} is outside of constraint={brief(constraint)}: its entries go from "
-                f"{low:.6g} to {high:.6g} and sum to {total:.6g}; give a y0 inside."
+                f"{low:.6g} to {high:.6g} and sum to {total:.8g}; give a y0 inside."
             )
 
 
