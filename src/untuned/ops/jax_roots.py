@@ -94,6 +94,16 @@ def fixed(tree: Tree) -> Tree:
     return jax.tree.map(lax.stop_gradient, tree)
 
 
+def nothing(tree: Tree) -> Any:
+    """Zero, but NaN in the derivative where that of what it is added to is.
+
+    A g that does not depend on an array would else have a derivative of zero in it, solution or
+    not.
+    """
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return sum((0 * leaf).sum() for leaf in leaves)
+
+
 def root(optimality: Callable, y: Any, find: Callable, solve_linear: Callable) -> tuple[Any, Any]:
     """y with optimality(y) = 0 as `find(y)` finds it, and what `find` has to say of it.
 

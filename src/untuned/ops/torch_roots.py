@@ -34,7 +34,10 @@ class Root(NamedTuple):
     solve: Callable | None = None  # of (product, b) where there is to be no matrix
 
     def residual(self, arrays: tuple, y: Any) -> Any:
-        return self.optimality(y, partial(self.stack.grad, arrays))
+        # Nothing, but NaN where the derivative is: a g that does not depend on an array would else
+        # have a derivative of zero in it, solution or not.
+        nothing = sum((0 * array).sum() for array in arrays if array.is_floating_point())
+        return self.optimality(y, partial(self.stack.grad, arrays)) + nothing
 
     def transposed_solve(self, arrays: tuple, y: Any, b: Any) -> Any:
         """u with (d residual / d y)^T u = b."""
@@ -59,9 +62,9 @@ def _full(array: Any, dim: int | None, count: int) -> Any:
     return array.expand(count, *array.shape) if dim is None else array.movedim(dim, 0)
 
 
-def _pulled(function: Callable, arrays: tuple, u: Any) -> list[Any]:
-    """The products of u with the derivatives of a function of arrays, None for whole numbers."""
-    wanted = [k for k, array in enumerate(arrays) if array.is_floating_point()]
+def _pulled(function: Callable, arrays: tuple, u: Any, needed: tuple[bool, ...]) -> list[Any]:
+    """The products of u with the derivatives of a function in the arrays that need one."""
+    wanted = [k for k, need in enumerate(needed) if need]
 
     def moving(*some: Any) -> Any:
         every = list(arrays)
@@ -96,8 +99,8 @@ class Argmin(torch.autograd.Function):
         *saved, y, codes = ctx.saved_tensors
         root, arrays = ctx.root, tuple(saved)
         u = root.transposed_solve(arrays, y, y_bar * root.marks(codes))
-        residual = root.stack.over(root.residual)
-        return None, None, *_pulled(lambda arrays: residual(arrays, y), arrays, -u)
+        residual, needed = root.stack.over(root.residual), ctx.needs_input_grad[2:]
+        return None, None, *_pulled(lambda arrays: residual(arrays, y), arrays, -u, needed)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, root: Root, y0: Any, *arrays: Any) -> tuple:
@@ -131,8 +134,10 @@ class LinearSolve(torch.autograd.Function):
         *saved, y, u = ctx.saved_tensors
         root, arrays = ctx.root, tuple(saved)
         w = LinearSolve.apply(root, u_bar, y, *arrays)
-        product = root.stack.over(root.stack.product)
-        in_y, *in_arrays = _pulled(lambda all: product(all[1:], all[0], u), (y, *arrays), -w)
+        product, needed = root.stack.over(root.stack.product), ctx.needs_input_grad[2:]
+        in_y, *in_arrays = _pulled(
+            lambda all: product(all[1:], all[0], u), (y, *arrays), -w, needed
+        )
         return None, w, in_y, *in_arrays
 
     @staticmethod

@@ -88,7 +88,7 @@ def _on_jax(given: Task) -> Any:
     linear = lib.solve_symmetric(partial(large.solve, given.ops)) if is_large else lib.solve_dense
 
     def optimality(y: Any) -> Any:
-        return s.region.optimality(lib, y, moving.grad)
+        return s.region.optimality(lib, y, moving.grad) + lib.nothing((given.x, given.data))
 
     if lib.is_known(x, data, y0) and lib.is_known(still.grad(y0)):
         # Numbers are at hand, though perhaps under a derivative: errors can be raised.

@@ -53,11 +53,12 @@ def find(given: Task, function: Any, y0: Any) -> tuple[Any, Any]:
     size = ops.maximum(ops.norm(found.y), ops.norm(ops.sub(found.y, y0)))
     gain = ops.dot(left.z, found.grad)
     close = (ops.norm(left.z) <= near * size) | (gain <= near**2 * ops.maximum(value, -value))
-    if s.tol is not None:
-        first = ops.norm(o.inner_grad(None, y0, None))
-        close = close | (ops.norm(found.grad) <= s.tol * first)
+    convex, norm, first = left.indefinite == 0, ops.norm(found.grad), o.inner_grad(None, y0, None)
+    # Where there is no Newton step to look at, the gradient must tell.
+    enough = ops.where(convex, ops.scalar(s.tol or 0.0, y0), ops.scalar(near, y0))
+    close = (convex & close) | (norm <= enough * ops.norm(first))
     finite = ops.isfinite(value + ops.norm(found.grad) + ops.norm(found.y))
-    code = newton.verdict(ops.where, finite, close, left.indefinite == 0, ops.scalar(0.0, y0))
+    code = newton.verdict(ops.where, finite, close, convex, ops.scalar(0.0, y0))
     return found.y, lib.zeros_like(y0[:1]) + code
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from untuned.solution.regions import Region
 
-MOST_STEPS, MOST_HALVINGS, MOST_SHIFTS = 100, 30, 14
+MOST_STEPS, MOST_HALVINGS, MOST_SHIFTS = 100, 30, 16
 ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
 ROUNDING = 4  # times the spacing of numbers is what rounding leaves of a gradient
 CLOSE = 0.4  # power of that spacing: how near y must be to the solution, of its size
@@ -91,9 +91,11 @@ def factored(lib: Any, matrix: Any, epsilon: float) -> Factor:
 
     def shifted(carry: tuple) -> tuple:
         _, shift, tries = carry
-        shift = lib.where(shift > 0, 30 * shift, epsilon**0.5)
+        shift = lib.where(shift > 0, 10 * shift, first_shift)
         return lib.cholesky(scaled + shift[..., None] * unit), shift, tries + 1
 
+    # A diagonal that is negative wants twice its size, so that its sign is turned.
+    first_shift = lib.maximum(-2 * lib.smallest((scaled * unit).sum(-1)), epsilon**0.5)
     first, zero = lib.cholesky(scaled), lib.zeros_like(top)
     lower, _, _ = lib.while_loop(irregular, shifted, (first, zero, zero))
     return Factor(scale, lower, is_regular(first))
@@ -125,7 +127,8 @@ def solve(
         noise = ROUNDING * epsilon * times(abs(hessian), abs(at.y))
         if region.leaves:
             noise = noise + ROUNDING * epsilon * lib.largest(abs(at.grad))
-        at_rest = (abs(slope) <= noise).all(-1)[..., None]
+        travelled = lib.maximum(norm(at.y), norm(at.y - y0))
+        at_rest = (abs(slope) <= noise).all(-1)[..., None] | (norm(newton) <= epsilon * travelled)
         if tol is not None:
             at_rest = at_rest | (norm(slope) <= tol * first)
         steepest = -at.grad / lib.maximum(lib.largest(abs(hessian).sum(-1)), epsilon)
