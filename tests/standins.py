@@ -85,4 +85,5 @@ def install(patch):
     from untuned import estimators
 
     for name in estimators.__all__:  # in the dict, since a look at the name would import it
-        patch.setitem(vars(estimators), name, globals()[name])
+        if name in globals():
+            patch.setitem(vars(estimators), name, globals()[name])
