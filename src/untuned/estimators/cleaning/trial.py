@@ -14,6 +14,9 @@ from untuned.estimators.cleaning.judges import Targets
 ROWS = 2000
 SPARSE_ROWS = 1000  # of sparse columns there are more, and trees look at many of them
 MOST_ROUNDS, FEWEST_ROUNDS, TREES_IN_ALL = 30, 10, 120  # boosting grows a tree for each class
+# Boosting cuts each column at 255 weighted quantiles before it learns: on wide tables that alone
+# takes minutes, while trees look at some columns only.
+MOST_COLUMNS = 256
 SURE = 2.0  # standard errors by which the likelihood of unseen labels must rise
 
 
@@ -23,6 +26,8 @@ def boosting_helps(
     """Whether boosting that has learned from a few rows adds to trees that have learned from the
     same, to the first round, and to what `others` said in the second."""
     task = hearing.task
+    if task.X.shape[1] > MOST_COLUMNS:
+        return False
     rounds = int(np.clip(TREES_IN_ALL / task.classes, FEWEST_ROUNDS, MOST_ROUNDS))
     train, rows = _drawn(hearing)
     target = targets(0)[train]
