@@ -9,7 +9,7 @@ WORKERS ?= 2
 demo: .venv/installed
 	$(BIN)/untuned demo --out demo --overwrite
 
-# What a change is tried with: at most 90 s on two cores. The markers are told in pyproject.toml.
+# What a change is tried with. pyproject.toml says what the markers mean.
 QUICK := not slow and not long and not process and not browser and not real_data
 quick: lint
 	$(BIN)/python -m pytest -n $(WORKERS) -q -m '$(QUICK)'
