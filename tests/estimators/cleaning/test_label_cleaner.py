@@ -1,13 +1,16 @@
 """`LabelCleaner` on data whose wrong labels are known, and as scikit-learn's estimators must be."""
 
+import gc
 import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pandas
 import polars
 import pytest
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
+from scipy.sparse import random as random_sparse
 from sklearn.datasets import load_digits, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
@@ -291,6 +294,29 @@ def test_sparse_rows_and_probabilities_alone_and_a_judge_of_ones_own():
     assert found(alone, wrong)[0] > 0.95
     with pytest.raises(ValueError, match="fitted with probabilities and no X"):
         alone.predict(X)
+
+
+def test_memory_on_sparse_rows_is_that_of_a_few_models():
+    """Nothing waits for the garbage collector: here a model is far larger than the rows."""
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 4, 300)
+    rest = random_sparse(300, 20_000, 1e-3, "csr", np.float32, random_state=0)
+    X = hstack([csr_matrix(np.eye(4, dtype=np.float32)[given]), rest], format="csr")
+    before = X.copy()
+    cleaner = LabelCleaner("linear", random_state=0).fit(X[:, :50], given)  # imports what is needed
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        cleaner.fit(X, given)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    model = 4 * 20_000 * 4
+    assert peak / model < 30
+    for part in ("data", "indices", "indptr"):
+        assert np.array_equal(getattr(X, part), getattr(before, part))
 
 
 @pytest.mark.long
