@@ -1,7 +1,8 @@
 """Tables with true labels for label_cleaner.py, and ways of making some of the labels wrong.
 
-`CONFIRM` names the tables that nobody watched while the judges were written. The others were
-watched, or are made up, from fixed seeds, in ways much like those that were.
+`CONFIRM` names the tables that were not watched while the judges were written (ijcnn1 and MNIST
+were for the linear judge alone, earlier). The others were watched, or are made up, from fixed
+seeds, in ways much like those that were.
 """
 
 from __future__ import annotations
