@@ -14,6 +14,7 @@ gave, so shares and kinds of noise do not apply to it.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -130,23 +131,22 @@ def compare(title: str, data: Noisy, seed: int) -> list[str]:
     ]
 
 
-def cases(asked: argparse.Namespace) -> Iterator[tuple[str, Noisy]]:
-    """The tables that were asked for, with each noise."""
-    for name in asked.tables.split(","):
-        watched = "confirms" if name in CONFIRM else "looked at"
-        if name == CIFAR:
-            yield f"{name}, {PEOPLE} ({watched})", by_people(asked.rows, asked.seed)
-            continue
-        for share in map(float, asked.noise.split(",")):
-            for kind in asked.kinds.split(","):
-                data = make(name, asked.rows, share, kind == "next", asked.seed)
-                if kind == "next" and data.given.max() == 1 and "uniform" in asked.kinds:
-                    continue  # the same as uniform
-                yield f"{name}, {share:.0%} {kind} ({watched})", data
+def cases(name: str, asked: argparse.Namespace) -> Iterator[tuple[str, Noisy]]:
+    """A table with each noise that was asked for."""
+    watched = "confirms" if name in CONFIRM else "looked at"
+    if name == CIFAR:
+        yield f"{name}, {PEOPLE} ({watched})", by_people(asked.rows, asked.seed)
+        return
+    for share in map(float, asked.noise.split(",")):
+        for kind in asked.kinds.split(","):
+            data = make(name, asked.rows, share, kind == "next", asked.seed)
+            if kind == "next" and data.given.max() == 1 and "uniform" in asked.kinds:
+                continue  # the same as uniform
+            yield f"{name}, {share:.0%} {kind} ({watched})", data
 
 
-def main() -> None:
-    """The command line."""
+def main() -> int:
+    """The command line; 2 if a table is not here."""
     every = [*TABLES, CIFAR]
     parser = argparse.ArgumentParser()
     parser.add_argument("--tables", default=",".join(every), help=f"of {', '.join(every)}")
@@ -159,12 +159,18 @@ def main() -> None:
         unknown = sorted(set(chosen.split(",")) - set(known))
         if unknown:
             parser.error(f"{unknown[0]!r} is unknown; choose of {', '.join(known)}.")
-    try:
-        for title, data in cases(asked):
+    missing = 0
+    for name in asked.tables.split(","):
+        try:
+            loaded = list(cases(name, asked))
+        except (OSError, ValueError) as error:
+            print(f"{name}: left out. {error}", flush=True)
+            missing = 2
+            continue
+        for title, data in loaded:
             print("\n".join(compare(title, data, asked.seed)), flush=True)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
+    return missing
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
