@@ -1,14 +1,18 @@
 """`LabelCleaner` on data whose wrong labels are known, and as scikit-learn's estimators must be."""
 
+import gc
 import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pandas
 import polars
 import pytest
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
+from scipy.sparse import random as random_sparse
 from sklearn.datasets import load_digits, load_wine
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.model_selection import cross_val_predict
 from sklearn.naive_bayes import GaussianNB
@@ -18,7 +22,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import untuned
 from untuned.estimators import LabelCleaner
-from untuned.estimators.cleaning import folds, labelled_rows, linear_judge, pooling
+from untuned.estimators.cleaning import folds, labelled_rows, linear_judge, pooling, whitening
 from untuned.estimators.cleaning import problem as problem
 
 ROWS, TRUSTED, COLUMNS, CLASSES = 230, 24, 6, 3
@@ -86,6 +90,7 @@ def test_results_fit_together():
     assert cleaner.predict_proba(X).argmax(1).tolist() == cleaner.predict(X).tolist()
 
 
+@pytest.mark.long
 def test_digits_with_three_in_ten_labels_wrong():
     X, y = load_digits(return_X_y=True)
     X, y = X[:1000], y[:1000]
@@ -171,6 +176,41 @@ def test_derivatives():
         np.testing.assert_allclose(product, blocks[:, :, place], rtol=1e-9, atol=1e-12)
 
 
+def test_inner_problem_is_solved_as_scikit_learn_solves_it(monkeypatch):
+    """Judge of whitening, ridge, weights, targets and folds at once: a row whose label is doubted
+    is one row for each class, with the weight that its target has there."""
+    monkeypatch.setattr(problem, "LEFT", 1e-8)
+    X, given, *_ = table()
+    rng = np.random.default_rng(1)
+    weight, fold = rng.uniform(0.5, 2, ROWS), np.arange(ROWS) % 2
+    trusted, own = np.arange(ROWS) % 5 == 0, np.eye(CLASSES)[given]
+    evidence = rng.normal(size=(2, ROWS))
+    other = rng.dirichlet(np.ones(CLASSES), (2, ROWS)) * (1 - own)
+    other /= other.sum(axis=2, keepdims=True)
+    white = whitening.fit(lambda start: X[start:], weight)
+    rows = problem.Rows(
+        white.apply(X), given, weight, trusted, (fold != np.arange(2)[:, None]).astype(float), fold,
+        evidence, np.moveaxis(other, 2, 1), np.ones((ROWS, CLASSES)),
+    )  # fmt: skip
+    x, y = np.array([1.0, 0.2, -0.1]), np.zeros((2, COLUMNS + 1, CLASSES))
+    y = problem.solve_inner(x, y, problem.Models(rows, white.penalty, CLASSES))
+
+    ridge, slope, offset = problem.numbers(x)
+    mean = np.average(X, axis=0, weights=weight)
+    scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    for model in range(2):
+        doubt = np.where(trusted, 0.0, 1 / (1 + np.exp(slope * evidence[model] + offset)))[:, None]
+        target = weight[:, None] * ((1 - doubt) * own + doubt * other[model])
+        seen = np.flatnonzero(fold != model)
+        theirs = LogisticRegression(C=1 / (ridge * weight.sum()), tol=1e-10, max_iter=10_000).fit(
+            np.repeat(((X - mean) / scale)[seen], CLASSES, axis=0),
+            np.tile(np.arange(CLASSES), len(seen)),
+            target[seen].ravel(),
+        )
+        ours, _ = white.coefficients(y[model, :-1], y[model, -1])
+        assert ours * scale[:, None] == pytest.approx(theirs.coef_.T, rel=1e-3, abs=1e-4)
+
+
 def test_ridge_is_scaled_within_its_bounds():
     x = np.zeros(3, np.float32)
     before = problem.numbers(x).ridge
@@ -192,7 +232,8 @@ def same(one, other):
     )
 
 
-def test_frames_sparse_matrices_and_strings_change_nothing():
+@pytest.mark.long
+def test_frames_and_strings_change_nothing():
     X, given, _, _, X_trusted, y_trusted = table()
     names = np.array(["cat", "dog", "owl"])
     plain = LabelCleaner(random_state=0).fit(X, given, X_trusted, y_trusted)
@@ -255,6 +296,30 @@ def test_sparse_rows_and_probabilities_alone_and_a_judge_of_ones_own():
         alone.predict(X)
 
 
+def test_memory_on_sparse_rows_is_that_of_a_few_models():
+    """Nothing waits for the garbage collector: here a model is far larger than the rows."""
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 4, 300)
+    rest = random_sparse(300, 20_000, 1e-3, "csr", np.float32, random_state=0)
+    X = hstack([csr_matrix(np.eye(4, dtype=np.float32)[given]), rest], format="csr")
+    before = X.copy()
+    cleaner = LabelCleaner("linear", random_state=0).fit(X[:, :50], given)  # imports what is needed
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        cleaner.fit(X, given)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    model = 4 * 20_000 * 4
+    assert peak / model < 30
+    for part in ("data", "indices", "indptr"):
+        assert np.array_equal(getattr(X, part), getattr(before, part))
+
+
+@pytest.mark.long
 def test_in_a_pipeline_and_with_a_time_limit():
     X, given, wrong, *_ = table()
     pipeline = make_pipeline(StandardScaler(), LabelCleaner(random_state=0, max_seconds=30))

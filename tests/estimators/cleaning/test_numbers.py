@@ -43,6 +43,7 @@ def test_spread_is_that_of_the_rows_around(found):
     assert roc_auc_score(wrong, -judged.quality) > beaten
 
 
+@pytest.mark.long
 def test_units_make_no_difference(found):
     judged, _, _, y = found
     X, _, _ = uneven()
@@ -51,6 +52,7 @@ def test_units_make_no_difference(found):
     np.testing.assert_allclose((other.predicted + 5e8) / 1e6, judged.predicted, atol=0.02)
 
 
+@pytest.mark.long
 def test_trusted_rows_are_learned_from_and_not_judged():
     X, y = load_diabetes(return_X_y=True)
     judged = judge(X[:150], y[:150], X[150:], y[150:])

@@ -112,7 +112,7 @@ def of_user(classifier: Any) -> ByClassifier:
     return ByClassifier(type(classifier).__name__, partial(_copy, classifier))
 
 
-# Functions of the module, as a fitted cleaner can then be pickled.
+# Functions of the module, as a fitted cleaner can then be copied to another process.
 def _make_trees(seed: int, first: bool) -> Any:
     from sklearn.ensemble import ExtraTreesClassifier
 

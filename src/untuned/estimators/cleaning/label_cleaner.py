@@ -167,6 +167,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             labelled_rows.check_rows_differ(merged)
             task = rounds.task_of(table, merged, classes, self.folds, random)
             place = merged.place[: len(given)]
+            del table  # its rows may be a copy, and the task has its own
             yours = None if P is None else _means(P, place, len(merged.first))
             automatic = isinstance(self.judge, str) and self.judge == "auto"
             verdicts = rounds.hear(task, asked, options, automatic, ends, yours)

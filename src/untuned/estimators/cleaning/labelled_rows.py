@@ -27,9 +27,11 @@ def in_float32(X: Any) -> Any:
     """X in the precision all judges work in; a sparse matrix in one form for equal content."""
     if not issparse(X):
         return np.asarray(X, np.float32)
-    X = csr_matrix(X, dtype=np.float32, copy=True)
-    X.sum_duplicates()
-    X.eliminate_zeros()
+    X = csr_matrix(X, dtype=np.float32)
+    if not X.has_canonical_format or not X.data.all():
+        X = X.copy()  # it may be the user's own
+        X.sum_duplicates()
+        X.eliminate_zeros()
     return X
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
 from scipy.special import logit
 
 from untuned.closed_form.losses import softmax
@@ -42,7 +42,7 @@ class LinearJudge:
         self.learn = learn
         self.white: Any = None
         self.x = np.zeros(3, np.float32)
-        self.models = np.zeros((0, 0, 0), np.float32)
+        self.model = np.zeros((0, 0))  # the mean of those of all folds
         self.transition = np.zeros((0, 0))
         self.total = 0.0  # weight of the rows from which x was learned
 
@@ -71,22 +71,26 @@ class LinearJudge:
         """Learn all three numbers, and what is believed of labels; see Judge."""
         some = self._sample(task)
         shape = task.folds, self.features.shape[1] + 1, task.classes
-        y, whole = np.zeros(shape, np.float32), False
-        if not issparse(self.features):
+        # Of sparse columns there may be very many: one fold's model at a time.
+        sparse, whole = issparse(self.features), False
+        y = np.zeros((1, *shape[1:]) if sparse else shape, np.float32)
+        if not sparse:
             evidence, other = self._taught(task, targets, some)
             rows = self._rows(task, some, evidence, other, self._likelihood(task, some))
             result = self._learned(rows, y, task.classes)
             self.x, y, whole = result.x, np.asarray(result.y), len(some) == len(task.label)
         found = np.empty((len(task.label), task.classes))
+        self.model = np.zeros(shape[1:])
         for fold in range(task.folds):
             left = np.flatnonzero(task.fold == fold)
+            model = y[0 if sparse else fold]
             if not whole:
                 train = np.flatnonzero(task.fold != fold)
                 own, wrong = _evidence(targets(fold)[train], task.label[train])
-                start = y[fold : fold + 1]
-                y[fold] = self._trained(task, train, own[None], wrong[None], start)[0]
-            found[left] = _said(self.features, y[fold], left)
-        self.models = y
+                model = self._trained(task, train, own[None], wrong[None], model[None])[0]
+            found[left] = _said(self.features, model, left)
+            self.model += model
+        self.model /= task.folds
         return found
 
     def probabilities(self, X: Any) -> np.ndarray:
@@ -96,8 +100,7 @@ class LinearJudge:
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """Of the columns as they came: (features, classes), and (classes,)."""
-        mean = self.models.mean(axis=0, dtype=np.float64)
-        return self.white.coefficients(mean[:-1], mean[-1])
+        return self.white.coefficients(self.model[:-1], self.model[-1])
 
     def forget(self) -> None:
         """Let go of the rows, and of the run's options."""
@@ -196,10 +199,11 @@ def _prepared(task: Task) -> tuple[whitening.Whitening, Any]:
     """How features are changed, and the changed ones."""
     X = task.X
     if issparse(X):
-        size = np.sqrt(max(X.multiply(X).sum() / X.shape[0], np.finfo(np.float32).tiny))
+        size = np.sqrt(max(float(X.data @ X.data) / X.shape[0], np.finfo(np.float32).tiny))
         columns = X.shape[1]
         white = whitening.Whitening(np.zeros(columns), np.full(columns, 1 / size), np.ones(columns))
-        return white, X * np.float32(1 / size)
+        # The same places for other numbers: X * factor would copy both.
+        return white, csr_matrix((X.data / np.float32(size), X.indices, X.indptr), shape=X.shape)
     blocks = range(0, len(X), BLOCK_ROWS)
     white = whitening.fit(lambda start: X[start : start + BLOCK_ROWS], task.weight)
     parts = [white.apply(X[start : start + BLOCK_ROWS]).astype(np.float32) for start in blocks]

@@ -154,13 +154,15 @@ class Inner:
         m, at = self.models, self.models.at(x, y)
         bend = SOFTMAX.bend(at.z, 1)
 
+        # Not recursive: a function that holds itself is freed late, and with it outputs and rows.
         def pull(v: np.ndarray, wrt: str) -> Any:
             change = stacked.outputs(m.rows.features, stacked.coefficients(v), v[:, -1])
+            in_y = None if wrt == "x" else self._back(at, m.train * bend(change), v)
             if wrt == "y":
-                return self._back(at, m.train * bend(change), v)
+                return in_y
             by_belief = m.train[:, 0] * (m.away * change).sum(axis=1)
             in_x = m.pull(at, by_belief, self._ridge(at, y, v))
-            return in_x if wrt == "x" else (in_x, pull(v, "y"))
+            return in_x if wrt == "x" else (in_x, in_y)
 
         return pull
 
