@@ -11,7 +11,7 @@ from typing import Any
 from untuned import solvers
 from untuned.ops import Tree
 from untuned.problem.build import Problem, Processes, build
-from untuned.run import settings
+from untuned.run import on_host, settings
 from untuned.run.checkpoint import resume
 from untuned.run.loop import Loop
 from untuned.run.result import Result, Snapshot
@@ -97,6 +97,7 @@ def minimize(
     solver = solver.for_run(problem.rows, problem.batch_sizes, max_steps)
     with problem.precision():
         solver = solver.for_problem(problem.oracles, problem.x0, problem.y0, problem.sample)
+        problem = on_host.moved(problem, solver)
     limits = {
         "max_steps": max_steps,
         "max_seconds": None if max_seconds is None else float(max_seconds),
