@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
@@ -34,7 +35,7 @@ def used() -> Iterator[None]:
     Outside JAX's settings are as before, so that a user's own programs are none of our business.
     """
     path = folder()
-    if path is None or jax.config.read("jax_compilation_cache_dir"):
+    if path is None or _get("jax_compilation_cache_dir"):
         yield
         return
     settings = {
@@ -42,7 +43,7 @@ def used() -> Iterator[None]:
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }
-    before = {name: jax.config.read(name) for name in settings}
+    before = {name: _get(name) for name in settings}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -67,6 +68,10 @@ def _mend(path: Path, message: str) -> None:
     name = message.partition("'")[2].partition("'")[0]
     for entry in path.glob(f"{glob.escape(name)}-*") if name else ():
         entry.unlink(missing_ok=True)
+
+
+def _get(name: str) -> Any:
+    return getattr(jax.config, name)  # which has no types
 
 
 def _set(settings: dict) -> None:
