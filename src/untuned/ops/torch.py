@@ -232,7 +232,7 @@ def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
 def hessian(fn: Callable, x: Tree, y: Tree, /) -> Any:
     y_leaves, tracked = _tracked(y)
     with torch.enable_grad():
-        gradient = _gradients([fn(x, tracked)], y_leaves, create_graph=True)
+        gradient = gradients([fn(x, tracked)], y_leaves, create_graph=True)
     sizes = [leaf.numel() for leaf in y_leaves]
     units = torch.eye(sum(sizes), dtype=y_leaves[0].dtype, device=y_leaves[0].device)
 
@@ -240,7 +240,7 @@ def hessian(fn: Callable, x: Tree, y: Tree, /) -> Any:
         lead = units.shape[:-1]
         parts = torch.split(units, sizes, dim=-1)
         v = [p.reshape((*lead, *leaf.shape)) for p, leaf in zip(parts, y_leaves, strict=True)]
-        out = _gradients(gradient, y_leaves, v, retain_graph=True, is_grads_batched=batched)
+        out = gradients(gradient, y_leaves, v, retain_graph=True, is_grads_batched=batched)
         return torch.cat([part.reshape((*lead, -1)) for part in out], dim=-1)
 
     if not any(part.requires_grad for part in gradient):
