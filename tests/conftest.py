@@ -14,6 +14,9 @@ os.environ.setdefault(
     "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
 )
 
+# A test must not find what another one has compiled, nor write into the user's folders.
+os.environ.setdefault("UNTUNED_CACHE", "0")
+
 import matplotlib
 import matplotlib.font_manager  # starts a process where its list of fonts is not yet written
 import pytest

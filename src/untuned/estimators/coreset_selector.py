@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from untuned.coreset import baselines
-from untuned.util import interrupts, limits
+from untuned.util import interrupts, limits, threads
 from untuned.util.wording import brief, unknown
 
 STRATEGIES = ("bilevel", "herding", "kmeans", "uniform")
@@ -99,6 +99,7 @@ class CoresetSelector(BaseEstimator):
         return tags
 
     @interrupts.passed_on()
+    @threads.by_rows
     def fit(self, X: Any, y: Any) -> CoresetSelector:
         """Choose rows of X, whose labels are y."""
         if self.strategy not in STRATEGIES:

@@ -114,7 +114,12 @@ class Ops(Protocol):
     def cond(self, condition: Scalar, if_true: Callable, if_false: Callable, /) -> Tree:
         """`if_true()` or `if_false()`, of which only one is evaluated."""
 
-    def while_loop(self, cond: Callable, body: Callable, carry: Tree, /) -> Tree: ...
+    def while_loop(self, cond: Callable, body: Callable, carry: Tree, /) -> Tree:
+        """`body` as long as `cond`; in Python also no longer than `util.watch` lets it."""
+
+    def was_cut(self) -> Scalar:
+        """Whether a loop has ended because of the watch, so that what follows is not to be used."""
+
     def scan(
         self, fn: Callable, carry: Tree, xs: Any, length: int, reverse: bool, /
     ) -> tuple[Tree, Any]:
@@ -138,6 +143,9 @@ class Ops(Protocol):
 
     def products(self, fn: Callable, x: Tree, y: Tree, /) -> Callable:
         """`pull` of `linearize` alone, where no gradient is needed."""
+
+    def hessian(self, fn: Callable, x: Tree, y: Tree, /) -> Any:
+        """The second derivatives of fn in y as a matrix, in the order of `ravel`."""
 
     # The border to the host
     def precision(self, tree: Tree, /) -> AbstractContextManager:
@@ -166,6 +174,9 @@ class Ops(Protocol):
 
         `effort` says how much time to spend on making it quick: "full", "half" or "least".
         """
+
+    def compile_seconds(self) -> float:
+        """Seconds that went to compiling inside of calls of other functions than `compile`."""
 
     # Runs over several processes; from `like`, the variables, it is known whether this is one
     def max_over_processes(self, number: float, like: Tree, /) -> float:

@@ -49,6 +49,23 @@ def _name(function: Callable) -> Hashable | None:
     return function if function in _pure else None
 
 
+def kept_for(function: Callable, kind: Hashable, make: Callable[[], Any]) -> Any:
+    """What `make` makes of a function: the last one where it is `reusable`, else a new one."""
+    name = name_of(function)
+    if name is None:
+        return make()
+    return _keep((name, kind), make)
+
+
+def _keep(key: Hashable, make: Callable[[], Any]) -> Any:
+    if key not in _kept:
+        _kept[key] = make()
+        if len(_kept) > MOST:
+            _kept.popitem(last=False)
+    _kept.move_to_end(key)
+    return _kept[key]
+
+
 def _kind(leaf: Any) -> Hashable:
     """What compiled code depends on: shape, dtype, and the devices that hold it."""
     return leaf.shape, str(leaf.dtype), getattr(leaf, "sharding", None)
@@ -62,9 +79,4 @@ def compiled(
         return ops.compile(function, *args, effort=effort)
     leaves, structure = ops.flatten(args)
     key = (name, effort, structure, tuple(map(_kind, leaves)))
-    if key not in _kept:
-        _kept[key] = ops.compile(function, *args, effort=effort)
-        if len(_kept) > MOST:
-            _kept.popitem(last=False)
-    _kept.move_to_end(key)
-    return _kept[key]
+    return _keep(key, lambda: ops.compile(function, *args, effort=effort))

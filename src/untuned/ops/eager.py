@@ -14,6 +14,7 @@ import numpy as np
 import optree
 
 from untuned.ops import Scalar, Tree
+from untuned.util.watch import present
 
 compiles = False
 
@@ -74,9 +75,17 @@ def where(condition: Scalar, a: Tree, b: Tree, /) -> Tree:
 
 
 def while_loop(cond: Callable, body: Callable, carry: Tree, /) -> Tree:
+    watch = present()
     while cond(carry):
+        if watch is not None and watch.says_stop():
+            break
         carry = body(carry)
     return carry
+
+
+def was_cut() -> Scalar:
+    watch = present()
+    return watch is not None and watch.has_stopped
 
 
 def cond(condition: Scalar, if_true: Callable, if_false: Callable, /) -> Tree:
@@ -93,6 +102,10 @@ def scan(fn: Callable, carry: Tree, xs: Any, length: int, reverse: bool, /) -> t
 
 def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
     return fn
+
+
+def compile_seconds() -> float:
+    return 0.0
 
 
 # One process; `untuned.ops.torch_group` has several.

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax import tree_util as tu
 
-from untuned.ops import Scalar, Tree, jax_sharding
+from untuned.ops import Scalar, Tree, jax_cache, jax_sharding
 
 name = "jax"
 compiles = True
@@ -178,6 +178,14 @@ def cond(condition: Scalar, if_true: Callable, if_false: Callable, /) -> Tree:
     return lax.cond(condition, if_true, if_false)
 
 
+def was_cut() -> Scalar:
+    return False  # compiled loops cannot ask
+
+
+def compile_seconds() -> float:
+    return 0.0  # all is compiled ahead of time
+
+
 def scan(fn: Callable, carry: Tree, xs: Any, length: int, reverse: bool, /) -> tuple[Tree, Any]:
     return lax.scan(fn, carry, xs, length=length, reverse=reverse)
 
@@ -212,6 +220,11 @@ def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
 
 def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
     return linearize(fn, x, y)[1]
+
+
+def hessian(fn: Callable, x: Tree, y: Tree, /) -> Any:
+    pull = products(fn, x, y)
+    return matrix(lambda unit: ravel(pull(unravel(unit, y), "y")), size(y), y)
 
 
 @contextmanager
@@ -311,11 +324,12 @@ def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
     # Compiled ahead of time: the clock can leave it out, and a second compilation cannot happen.
     places = jax_sharding.out_shardings(fn, args)
     lowered = (jax.jit(fn, out_shardings=places) if places else jax.jit(fn)).lower(*args)
-    if jax.default_backend() != "cpu":
-        return lowered.compile()
-    try:
-        return lowered.compile(EFFORTS[effort])
-    except jax.errors.JaxRuntimeError as error:
-        if "compile option" not in str(error):
-            raise
-        return lowered.compile()  # another version of XLA, which has no such options
+    with jax_cache.used():
+        if jax.default_backend() != "cpu":
+            return lowered.compile()
+        try:
+            return lowered.compile(EFFORTS[effort])
+        except jax.errors.JaxRuntimeError as error:
+            if "compile option" not in str(error):
+                raise
+            return lowered.compile()  # another version of XLA, which has no such options

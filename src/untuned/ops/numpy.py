@@ -25,6 +25,7 @@ logical_not = eager.logical_not
 scalar, number, counter, cast = eager.scalar, eager.number, eager.counter, eager.cast
 where, cond, while_loop, scan = eager.where, eager.cond, eager.while_loop, eager.scan
 repeat, swap_row, compile = eager.repeat, eager.swap_row, eager.compile
+was_cut, compile_seconds = eager.was_cut, eager.compile_seconds
 max_over_processes, sum_over_processes = eager.max_over_processes, eager.sum_over_processes
 is_main_process, same_on_all = eager.is_main_process, eager.same_on_all
 as_given, place_like = eager.as_given, eager.place_like
@@ -151,6 +152,11 @@ def linearize(fn: Any, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
 
 def products(fn: Any, x: Tree, y: Tree, /) -> Callable:
     return fn.products(x, y)
+
+
+def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
+    pull = products(fn, x, y)
+    return matrix(lambda unit: ravel(pull(unravel(unit, y), "y")), size(y), y)
 
 
 def precision(tree: Tree, /) -> AbstractContextManager:

@@ -21,6 +21,7 @@ import torch
 from untuned.ops import Scalar, Tree, eager
 
 name = "torch"
+AT_ONCE = 64  # vectors that a product takes at a time
 
 compiles = eager.compiles
 flatten, unflatten, paths = eager.flatten, eager.unflatten, eager.paths
@@ -29,6 +30,7 @@ logical_not = eager.logical_not
 scalar, number, counter, cast = eager.scalar, eager.number, eager.counter, eager.cast
 where, cond, while_loop, scan = eager.where, eager.cond, eager.while_loop, eager.scan
 repeat, swap_row, compile = eager.repeat, eager.swap_row, eager.compile
+was_cut, compile_seconds = eager.was_cut, eager.compile_seconds
 max_over_processes, sum_over_processes = eager.max_over_processes, eager.sum_over_processes
 is_main_process, same_on_all = eager.is_main_process, eager.same_on_all
 as_given, place_like = eager.as_given, eager.place_like
@@ -225,6 +227,28 @@ def _like(tree: Tree, leaves: list[torch.Tensor]) -> Tree:
 
 def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
     return linearize(fn, x, y)[1]
+
+
+def hessian(fn: Callable, x: Tree, y: Tree, /) -> Any:
+    y_leaves, tracked = _tracked(y)
+    with torch.enable_grad():
+        gradient = gradients([fn(x, tracked)], y_leaves, create_graph=True)
+    sizes = [leaf.numel() for leaf in y_leaves]
+    units = torch.eye(sum(sizes), dtype=y_leaves[0].dtype, device=y_leaves[0].device)
+
+    def rows(units: torch.Tensor, batched: bool) -> torch.Tensor:
+        lead = units.shape[:-1]
+        parts = torch.split(units, sizes, dim=-1)
+        v = [p.reshape((*lead, *leaf.shape)) for p, leaf in zip(parts, y_leaves, strict=True)]
+        out = gradients(gradient, y_leaves, v, retain_graph=True, is_grads_batched=batched)
+        return torch.cat([part.reshape((*lead, -1)) for part in out], dim=-1)
+
+    if not any(part.requires_grad for part in gradient):
+        return torch.zeros_like(units)  # linear in y
+    try:
+        return torch.cat([rows(some, True) for some in torch.split(units, AT_ONCE)])
+    except RuntimeError:  # not every operation can take several vectors at a time
+        return torch.stack([rows(unit, False) for unit in units])
 
 
 def precision(tree: Tree, /) -> AbstractContextManager:

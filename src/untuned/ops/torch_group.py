@@ -252,6 +252,11 @@ class GroupOps:
         has_rows = rows is None or rows.count > 0
         return self._pull(base.products(own, x, y) if has_rows else None, rows, x, y)
 
+    def hessian(self, fn: Any, x: Tree, y: Tree, /) -> Any:
+        pull = self.products(fn, x, y)
+        product = lambda unit: base.ravel(pull(base.unravel(unit, y), "y"))
+        return base.matrix(product, base.size(y), y)
+
     def _pull(self, pull: Callable | None, rows: Shard | None, x: Tree, y: Tree) -> Callable:
         """The products of all processes, from those on this one's rows (None: it has none)."""
 

@@ -112,11 +112,9 @@ class Oracles:
 
     def hessian(self, x: Tree, y: Tree, rows: Tree) -> Any:
         """grad_yy g as a matrix, or as a stack of its blocks, in the order of `ops.ravel`."""
-        ops = self.ops
         if self.hessian_blocks(y)[0] is not None:
             return self.inner_function.hessian(x, y)  # type: ignore[attr-defined]
-        hvp = self.linear(x, y, rows).hvp
-        return ops.matrix(lambda unit: ops.ravel(hvp(ops.unravel(unit, y))), ops.size(y), y)
+        return self.ops.hessian(_on(self.inner_function, rows), x, y)
 
 
 class OnRows(NamedTuple):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from untuned import solvers
 from untuned.ops import Tree
-from untuned.problem.build import Processes, build
-from untuned.run import settings
+from untuned.problem.build import Problem, Processes, build
+from untuned.run import on_host, settings
 from untuned.run.checkpoint import resume
 from untuned.run.loop import Loop
 from untuned.run.result import Result, Snapshot
-from untuned.util import interrupts
+from untuned.util import interrupts, threads
 from untuned.util.progress import Bar
 
 
@@ -97,6 +97,7 @@ def minimize(
     solver = solver.for_run(problem.rows, problem.batch_sizes, max_steps)
     with problem.precision():
         solver = solver.for_problem(problem.oracles, problem.x0, problem.y0, problem.sample)
+        problem = on_host.moved(problem, solver)
     limits = {
         "max_steps": max_steps,
         "max_seconds": None if max_seconds is None else float(max_seconds),
@@ -109,6 +110,7 @@ def minimize(
     is_main = problem.ops.is_main_process(problem.y0)  # of several processes one shows and writes
     with (
         problem.precision(),
+        _threads(problem),
         resume.only_user(path) if path and is_main else nullcontext(),
         interrupts.counted() as interrupted,
         Bar(progress and is_main, max_steps, solver.name) as bar,
@@ -118,3 +120,11 @@ def minimize(
             return run.result(run.loop(callback, bar, interrupted))
         finally:
             run.feeder.close()
+
+
+def _threads(problem: Problem) -> AbstractContextManager:
+    """The threads of BLAS, where NumPy computes; the other libraries have threads of their own."""
+    if problem.ops.name != "numpy":
+        return nullcontext()
+    o, x, y = problem.oracles, problem.x0, problem.y0
+    return threads.limited_by_time(lambda: o.inner_grad(x, y, None))

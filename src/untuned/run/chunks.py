@@ -9,7 +9,7 @@ from untuned.ops import Scalar
 from untuned.problem.build import Problem
 from untuned.problem.derivatives import Counts
 from untuned.run import stopping
-from untuned.run.state import Best, Carry, at_chunk_start
+from untuned.run.state import Best, Carry, at_chunk_start, undone
 from untuned.solvers.base import Solver
 
 
@@ -17,7 +17,7 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
     """The function (carry, data, feed, count) -> carry that makes up to `count` steps.
 
     It ends before `count` where a step converges, stalls or is not finite, so where a run ends does
-    not depend on how its steps are cut into chunks.
+    not depend on how its steps are cut into chunks. A step that a limit of time has cut is undone.
     """
     ops, o = problem.ops, problem.oracles
     draws = (solver.inner_draws, solver.outer_draws)
@@ -29,6 +29,8 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
         def body(carry: Carry) -> Carry:
             batch = gather(ops, data, feed, carry.steps, carry.drawn, draws)
             state, info = solver.step(o, carry.state, batch)
+            if ops.was_cut() is True:
+                return undone(ops, carry, state)
             info = ops.cast(info, carry.info)
             reference = stopping.update(ops, carry.reference, info)
             finite = stopping.is_finite(ops, info)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from untuned.run import chunks, messages, stages, state, stopping
 from untuned.run.checkpoint import resume
 from untuned.run.feeder import Feeder
 from untuned.run.result import COLUMNS, History, Result, Snapshot, Status
+from untuned.util import watch
 from untuned.util.progress import Bar
 
 LITTLE_DATA = 2**20  # bytes
@@ -39,7 +41,9 @@ class Loop:
         self.bad_inner_value = math.nan
         self.history = History(spacing=eval_every)
         self.shares = stages.plan(problem, solver, seed)
-        self.compile_seconds = 0.0
+        self.set_up_seconds = 0.0
+        self.deadline = math.inf  # on the clock `seconds`
+        self.interrupted: Callable[[], bool] = lambda: False
         self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
         # All processes of a run resume, or none: one may be too late to find no file.
         found = self.saver is not None and self.saver.path.exists()
@@ -52,7 +56,7 @@ class Loop:
 
     def _compile(self) -> None:
         """Make ready for the rows of the present stage."""
-        start = time.perf_counter()
+        elapsed = self._stopwatch()
         ops, o = self.problem.ops, self.problem.oracles
         share = self.shares[self.now.stage]
         data = self.data = stages.rows(self.problem, self.solver, self.seed, share)
@@ -82,7 +86,12 @@ class Loop:
         feed = feeder.make(now.steps, now.drawn, 1)
         name = name and ("inner value", name)
         self.inner_value = compiled(ops, name, inner_value, *point, data, feed, effort=effort)
-        self.compile_seconds += time.perf_counter() - start
+        self.set_up_seconds += elapsed()
+
+    @property
+    def compile_seconds(self) -> float:
+        """All that went to compiling and making ready."""
+        return self.set_up_seconds + self.problem.ops.compile_seconds()
 
     def _start(self, in_one_piece: bool) -> state.Carry:
         """What the first step is given, by one compiled function in place of many small ones.
@@ -110,6 +119,9 @@ class Loop:
     def loop(self, callback: Callable | None, bar: Bar, interrupted: Callable[[], bool]) -> Status:
         """Make steps until something ends the run; the status says what."""
         began, size = self.seconds, 1
+        limit = self.limits["max_seconds"]
+        self.deadline = math.inf if limit is None else began + limit
+        self.interrupted = interrupted
         self._watch_inner()
         while (status := self._status(self.seconds - began)) is None:
             if self.problem.max_over_processes(float(interrupted())):
@@ -120,7 +132,8 @@ class Loop:
             before = self.now.steps
             taken = self._advance(min(size, to_record, left))
             # Chunks grow and shrink to last about CHUNK_SECONDS; results do not depend on it.
-            fitting = int((self.now.steps - before) * CHUNK_SECONDS / max(taken, 1e-6))
+            time_left = min(CHUNK_SECONDS, max(self.deadline - self.seconds, 0.0))
+            fitting = int((self.now.steps - before) * time_left / max(taken, 1e-6))
             size = max(1, min(2 * size, fitting, self.feeder.longest))
             if self.now.steps % self.eval_every == 0:
                 self._watch_inner()
@@ -139,19 +152,30 @@ class Loop:
         self._save()
         return status
 
-    def _advance(self, most: int) -> float:
+    def _advance(self, most: int, watched: bool = True) -> float:
         """Make up to `most` steps, as many as the rows at hand are for; the seconds taken."""
-        start = time.perf_counter()
+        elapsed = self._stopwatch()
         now, feeder = self.now, self.feeder
         count = min(most, feeder.room(now.drawn))
         feed = feeder.take(now.steps, now.drawn)
-        carry = self.chunk(now.carry, self.data, feed, np.int32(count))
+        is_over = lambda: self.interrupted() or self.seconds + elapsed() > self.deadline
+        # Processes would have to agree on when it is over, at every turn of every loop.
+        with watch.over(is_over) if watched and not self.problem.grouped else nullcontext():
+            carry = self.chunk(now.carry, self.data, feed, np.int32(count))
         feeder.draw_ahead(now.steps, now.drawn, count)  # while the device computes
         self.problem.ops.sync(carry)
-        taken = self.problem.max_over_processes(time.perf_counter() - start)
+        taken = self.problem.max_over_processes(elapsed())
         self.seconds += taken
         self.now = state.after_chunk(now, carry)
+        if int(carry.halt) == stopping.CUT:
+            self.now = state.with_halt(self.problem, self.now, stopping.GO_ON)
         return taken
+
+    def _stopwatch(self) -> Callable[[], float]:
+        """Seconds from now on, but for those that go to compiling."""
+        ops = self.problem.ops
+        start, compiling = time.perf_counter(), ops.compile_seconds()
+        return lambda: time.perf_counter() - start - (ops.compile_seconds() - compiling)
 
     def _enter_next_stage(self) -> None:
         """Where a stage is over and more rows are left, go on with them."""
@@ -184,11 +208,11 @@ class Loop:
             return True
         self.now = self.sound
         while math.isfinite(self._inner_value()) and int(self.now.carry.halt) == stopping.GO_ON:
-            self._advance(1)
+            self._advance(1, watched=False)
         self.bad_inner_value = self._inner_value()
         best = self.now.carry.best
         self.now = state.with_halt(self.problem, self.now, stopping.GO_ON)
-        self._advance(1)
+        self._advance(1, watched=False)
         self.now = state.with_halt(self.problem, self.now, stopping.DIVERGED, best=best)
         return False
 
@@ -267,7 +291,8 @@ class Loop:
                 self.limits,
                 self.problem.dtype,
                 self.solver,
-            ),
+            )
+            + messages.of_compilation(self.seconds, self.compile_seconds),
             steps=steps,
             seconds=self.seconds,
             compile_seconds=self.compile_seconds,

@@ -22,6 +22,16 @@ def sentence(
     return text
 
 
+def of_compilation(seconds: float, compile_seconds: float) -> str:
+    """A sentence for who waited longer for the compiler than for the run; else nothing."""
+    if compile_seconds < max(1.0, seconds):
+        return ""
+    return (
+        f" Compiling took {compile_seconds:.1f} s and the run {seconds:.1f} s; docs/performance.md "
+        "says how to compile less."
+    )
+
+
 def _what_happened(
     status: str, record: dict[str, Any], first_norm: float, limits: dict[str, Any], dtype: str,
     solver: Any,
@@ -36,6 +46,11 @@ def _what_happened(
         return (
             f"Stopped at max_steps={limits['max_steps']}: {went}, with f at {record['outer']:.6g}. "
             f"Give more steps to go further{_if_too_short(solver, record['step_x'])}."
+        )
+    if status == "max_seconds" and step == 0:
+        return (
+            f"Stopped at max_seconds={limits['max_seconds']:g} inside the first step: x has not "
+            "moved yet, and y is nearer to its solution there. Give more time to go further."
         )
     if status == "max_seconds":
         return (

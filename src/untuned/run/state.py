@@ -78,6 +78,19 @@ def at_chunk_start(ops: Ops, carry: Carry) -> Carry:
     return carry._replace(**_nothing_yet(ops))
 
 
+def undone(ops: Ops, carry: Carry, state: Any) -> Carry:
+    """The carry from before a step that was cut and left off at `state`.
+
+    Only of the very first step y and v are kept, as far as they were solved for: x has not moved,
+    so they belong there, and a run that is resumed does not solve for them from the beginning.
+    """
+    at = carry.state
+    is_first = carry.reference.hypergrad_norm == 0
+    if is_first and ops.equal(at.x, state.x) and ops.isfinite(ops.norm((state.y, state.v))):
+        at = at._replace(y=state.y, v=state.v)
+    return carry._replace(state=at, halt=stopping.CUT)
+
+
 def _nothing_yet(ops: Ops) -> dict[str, Any]:
     zero = ops.counter(0)
     return {

@@ -12,6 +12,7 @@ from untuned.problem.derivatives import Counts, Oracles
 
 # What a step says of the run; whole numbers, since compiled code carries them.
 GO_ON, CONVERGED, DIVERGED, STALLED = 0, 1, 2, 3
+CUT = 4  # by the watch of a run, in the middle of a step
 
 
 Pair = tuple[Any, Any]  # something of the inner side, the same of the outer side

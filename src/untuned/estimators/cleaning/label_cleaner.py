@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from untuned.estimators.cleaning import labelled_rows, noise
 from untuned.estimators.cleaning.labelled_rows import Table
-from untuned.util import interrupts, limits
+from untuned.util import interrupts, limits, threads
 
 if TYPE_CHECKING:
     from untuned.estimators.cleaning.rounds import Verdicts
@@ -114,6 +114,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         return tags
 
     @interrupts.passed_on()
+    @threads.by_rows
     def fit(
         self,
         X: Any,
@@ -250,6 +251,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         best[suspect] = posterior[suspect].argmax(1)
         self.suggested_ = self.classes_[best]
 
+    @threads.by_rows
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores of shape (n_samples, n_classes), or log-odds (n_samples,) for two classes."""
         check_is_fitted(self)

@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from untuned.estimators.penalties import folds, groups, standardisation
-from untuned.util import interrupts, limits
+from untuned.util import interrupts, limits, threads
 from untuned.util.wording import brief, unknown
 
 NORMS = ("l2", "l1", "elasticnet")
@@ -143,6 +143,7 @@ class BilevelLinear(BaseEstimator):
             self.method, self.max_steps, self.max_seconds, int(seed), bool(self.verbose)
         )
 
+    @threads.by_rows
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
@@ -229,6 +230,7 @@ class BilevelLogisticRegression(ClassifierMixin, WithNorm):
     """
 
     @interrupts.passed_on()
+    @threads.by_rows
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BilevelLogisticRegression:
         """Find the strengths, and fit the model with them to all rows.
 

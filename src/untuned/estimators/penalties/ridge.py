@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from untuned.estimators.penalties.logistic import BilevelLinear
-from untuned.util import interrupts, limits
+from untuned.util import interrupts, limits, threads
 from untuned.util.wording import brief
 
 
@@ -54,6 +54,7 @@ class BilevelRidge(RegressorMixin, BilevelLinear):
         return tags
 
     @interrupts.passed_on()
+    @threads.by_rows
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BilevelRidge:
         """Find the strengths, and fit the model with them to all rows.
 

@@ -90,7 +90,7 @@ def solve_inner(
 
         untried = (ops.scalar(2.0, y), g, at.grad, at.energy, zero_count)
         t, g_t, grad_t, energy_t, tries = ops.while_loop(too_far, shorten, untried)
-        found = tries <= MOST_HALVINGS
+        found = (tries > 0) & (tries <= MOST_HALVINGS)  # none where time is up
         new = InnerSolution(
             y=ops.where(found, ops.axpy(t, d, at.y), at.y),
             grad=ops.where(found, grad_t, at.grad),

@@ -1,0 +1,129 @@
+"""Compiled programs on disk, for the next process: JAX's own cache, in the user's cache folder.
+
+On for what this package compiles, unless the user has a cache of their own (JAX's setting
+`jax_compilation_cache_dir`, or JAX_COMPILATION_CACHE_DIR) or has said UNTUNED_CACHE=0. What a
+program depends on (its text, options, the version of the compiler) is in JAX's key; the kind of
+processor, which is not, is in the folder's name.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import platform
+import stat
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+
+FAULT = "persistent compilation cache entry"  # so JAX's warnings of files that fail begin
+MOST_BYTES = 2**28  # kept from one process to the next; a program takes 20 to 200 kB
+
+
+@contextmanager
+def used() -> Iterator[None]:
+    """Inside, what is compiled is looked for on disk, and left there.
+
+    Outside JAX's settings are as before, so that a user's own programs are none of our business.
+    """
+    path = folder()
+    if path is None or _get("jax_compilation_cache_dir"):
+        yield
+        return
+    settings = {
+        "jax_compilation_cache_dir": str(path),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: _get(name) for name in settings}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            _set(settings)
+            yield
+        finally:
+            _set(before)
+    for warning in caught:
+        if FAULT in str(warning.message):
+            _mend(path, str(warning.message))
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+
+
+def _mend(path: Path, message: str) -> None:
+    """Drop what cannot be read, such as the half that a killed process has written.
+
+    JAX compiles anew in this case, and does not replace the file; it names the function in quotes.
+    """
+    name = message.partition("'")[2].partition("'")[0]
+    for entry in path.glob(f"{glob.escape(name)}-*") if name else ():
+        entry.unlink(missing_ok=True)
+
+
+def _get(name: str) -> Any:
+    return getattr(jax.config, name)  # which has no types
+
+
+def _set(settings: dict) -> None:
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()  # or JAX would stay with the folder it has seen first
+
+
+@cache
+def folder() -> Path | None:
+    """Where programs are kept; None where they are not, as nobody else may be able to write there:
+    a program is code that runs."""
+    if os.environ.get("UNTUNED_CACHE") == "0":
+        return None
+    path = _of_user() / "untuned" / f"jax-{jax.__version__}-{_processor()}"
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            return None
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not os.access(path, os.W_OK):
+            return None
+        _prune(path)
+    except OSError:  # a home that is not there, or full, or read-only
+        return None
+    return path
+
+
+def _of_user() -> Path:
+    given = os.environ.get("XDG_CACHE_HOME")
+    if given and Path(given).is_absolute():
+        return Path(given)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+
+
+def _processor() -> str:
+    """What tells processors apart that cannot run each other's programs: their abilities."""
+    about = platform.machine()
+    with suppress(OSError):  # only Linux has it
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        about += "".join(sorted({line for line in lines if line.startswith(("flags", "Features"))}))
+    return hashlib.sha256(about.encode()).hexdigest()[:12]
+
+
+def _prune(path: Path) -> None:
+    """Drop the longest unused programs once all of them take too much room."""
+    files = [(entry.stat(), entry) for entry in path.iterdir() if entry.is_file()]
+    files.sort(key=lambda pair: max(pair[0].st_atime, pair[0].st_mtime), reverse=True)
+    total = 0
+    for status, entry in files:
+        total += status.st_size
+        if total > MOST_BYTES:
+            entry.unlink(missing_ok=True)  # another process may have been quicker

@@ -1,0 +1,215 @@
+"""The operations of :class:`untuned.ops.Ops` on JAX with loops on the host: only f, g and their
+derivatives are compiled.
+
+A method of loops inside loops is one large program to a compiler, which takes seconds where a run
+takes tenths of one; its derivatives are a handful of small ones. And a loop in Python can look at
+the clock. The price is some thirty microseconds for each evaluation, so this is for evaluations
+that take longer, or for runs of few of them.
+
+Variables are NumPy arrays, rows arrays of JAX. Products with second derivatives are forward over
+reverse, which saves nothing from one product for the next: saved arrays would be copies of the
+rows, and reading those takes longer than to compute again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optree
+
+from untuned.ops import Scalar, Tree, jax_cache, jax_sharding
+from untuned.ops import jax as base
+from untuned.ops import numpy as host
+from untuned.ops.cache import kept_for
+
+AT_ONCE = 2**26  # bytes of one column of rows for all unit vectors that a Hessian is made with
+
+
+class OnHost:
+    """The operations, with the programs that were compiled for a run."""
+
+    name = "jax"
+    compiles = False
+
+    def __init__(self, effort: str):
+        self._options = base.EFFORTS[effort]
+        self._effort = effort
+        self._programs: dict[Hashable, Callable] = {}
+        self._compiling = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        # Whatever is not said here is done in NumPy.
+        return getattr(host, name)
+
+    def compile_seconds(self) -> float:
+        return self._compiling
+
+    # Derivatives
+
+    def value(self, fn: Any, x: Tree, y: Tree, /) -> Scalar:
+        return float(self._call("value", fn, x, y))
+
+    def value_and_grads(self, fn: Any, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tree]:
+        result, (in_x, in_y) = self._call("value_and_grads", fn, x, y)
+        return float(result), _in_numpy(in_x), _in_numpy(in_y)
+
+    def grad_y(self, fn: Any, x: Tree, y: Tree, /) -> Tree:
+        return _in_numpy(self._call("grad_y", fn, x, y))
+
+    def value_and_grad_y(self, fn: Any, x: Tree, y: Tree, /) -> tuple[Scalar, Tree]:
+        result, in_y = self._call("value_and_grad_y", fn, x, y)
+        return float(result), _in_numpy(in_y)
+
+    def products(self, fn: Any, x: Tree, y: Tree, /) -> Callable:
+        return lambda v, wrt: _in_numpy(self._call("along " + wrt, fn, x, y, v))
+
+    def linearize(self, fn: Any, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
+        return self.grad_y(fn, x, y), self.products(fn, x, y)
+
+    def hessian(self, fn: Any, x: Tree, y: Tree, /) -> Any:
+        return np.asarray(self._call("hessian", fn, x, y))
+
+    def _call(self, kind: str, fn: Any, *variables: Tree) -> Any:
+        function, rows = (fn.function, (fn.rows,)) if hasattr(fn, "rows") else (fn, ())
+        shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(rows))
+        key = (kind, function, shapes)
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = self._program(kind, function, (*variables, *rows))
+        return program(*variables, *rows)
+
+    def _program(self, kind: str, function: Callable, arguments: tuple) -> Callable:
+        start = time.perf_counter()
+        program = kept_for(function, (kind, self._effort), lambda: self._jitted(kind, function))
+        try:
+            lowered = program.lower(*arguments)
+            with jax_cache.used():
+                lowered.compile()  # the call that follows finds it
+        finally:
+            self._compiling += time.perf_counter() - start
+        return program
+
+    def _jitted(self, kind: str, function: Callable) -> Any:
+        return jax.jit(_derivative(kind, function), compiler_options=self._options)
+
+    def on_jax(self, function: Callable | None, /) -> Callable | None:
+        """A function of x alone, such as a projection, for variables in NumPy."""
+        if function is None:
+            return None
+        jitted = jax.jit(lambda x: function(x), compiler_options=self._options)
+        return lambda x: _in_numpy(jitted(x))
+
+    # The border to the host
+
+    @contextmanager
+    def precision(self, tree: Tree, /) -> Iterator[None]:
+        with base.precision(tree), host.precision(tree):
+            yield
+
+    def take(self, tree: Tree, indices: Any, /) -> Tree:
+        return base.take(tree, indices)
+
+    def head(self, data: Tree, count: int | None, /) -> Tree:
+        return base.head(data, count)
+
+    def to_numpy(self, leaf: Any, /) -> np.ndarray:
+        return base.to_numpy(leaf)
+
+    def to_host(self, tree: Tree, /) -> list[np.ndarray]:
+        return [self.to_numpy(leaf) for leaf in host.flatten(tree)[0]]
+
+    def pieces(self, tree: Tree, /) -> list[tuple[int, int, np.ndarray]]:
+        return [(number, 0, array) for number, array in enumerate(self.to_host(tree))]
+
+    def as_given(self, tree: Tree, /) -> Tree:
+        return host.tree_map(
+            lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, tree
+        )
+
+
+def fits(*trees: Tree) -> bool:
+    """Whether such arrays can be handed back and forth: on one CPU, in containers both sides know.
+
+    JAX knows more of them than optree, by which NumPy's side takes trees apart.
+    """
+    if jax.default_backend() != "cpu" or jax.process_count() > 1:
+        return False
+    for tree in trees:
+        leaves = jax.tree.leaves(tree)
+        if not all(ours is theirs for ours, theirs in zip(leaves, _plain(tree), strict=False)):
+            return False
+        if len(leaves) != len(_plain(tree)) or jax_sharding.mesh_of(tree) is not None:
+            return False
+    return all(
+        len(leaf.devices()) == 1 and next(iter(leaf.devices())).platform == "cpu"
+        for leaf in jax.tree.leaves(trees)
+    )
+
+
+def operations(function: Callable, *arguments: Tree) -> float:
+    """How many floating-point operations a call takes; nothing is compiled for the answer."""
+    counted: Any = jax.jit(function).lower(*arguments).cost_analysis() or {}
+    return float(counted.get("flops", 0.0))
+
+
+def _plain(tree: Tree) -> list[Any]:
+    return optree.tree_leaves(tree)
+
+
+def _in_numpy(tree: Tree) -> Tree:
+    return np.asarray(tree) if isinstance(tree, jax.Array) else host.tree_map(np.asarray, tree)
+
+
+def _derivative(kind: str, fn: Callable) -> Callable:
+    if kind == "value":
+        return lambda *arguments: fn(*arguments)  # a function of its own, traced for this run
+    if kind == "value_and_grads":
+        return jax.value_and_grad(fn, argnums=(0, 1))
+    if kind == "value_and_grad_y":
+        return jax.value_and_grad(fn, argnums=1)
+    if kind == "grad_y":
+        return jax.grad(fn, argnums=1)
+    if kind == "hessian":
+        return _hessian(fn)
+    return _product(kind.removeprefix("along "), fn)
+
+
+def _product(wrt: str, fn: Callable) -> Callable:
+    """(x, y, v, ...) -> grad_yy fn v ("y"), grad_xy fn v ("x") or both ("xy")."""
+    places: Any = {"x": 0, "y": 1, "xy": (0, 1)}[wrt]
+
+    def product(x: Tree, y: Tree, v: Tree, *rows: Tree) -> Tree:
+        def gradient(y: Tree) -> Tree:
+            return jax.grad(fn, argnums=places)(x, y, *rows)
+
+        try:
+            return jax.jvp(gradient, (y,), (v,))[1]
+        except TypeError:  # a function with a reverse rule of its own has no forward one
+            _, pull = jax.vjp(lambda x, y: jax.grad(fn, argnums=1)(x, y, *rows), x, y)
+            in_x, in_y = pull(v)
+            return {"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt]
+
+    return product
+
+
+def _hessian(fn: Callable) -> Callable:
+    """(x, y, ...) -> grad_yy fn as a matrix, by products with many unit vectors at a time."""
+    product = _product("y", fn)
+
+    def hessian(x: Tree, y: Tree, *rows: Tree) -> Any:
+        size = base.size(y)
+        column = sum(leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(rows)[:1])
+        units = jnp.eye(size, dtype=jnp.result_type(*jax.tree.leaves(y)))
+        return jax.lax.map(
+            lambda unit: base.ravel(product(x, y, base.unravel(unit, y), *rows)),
+            units,
+            batch_size=max(8, min(size, AT_ONCE // max(1, column))),
+        )
+
+    return hessian

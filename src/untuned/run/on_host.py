@@ -1,0 +1,62 @@
+"""Which runs on JAX have their loops on the host, with derivatives alone compiled.
+
+`auto` on all rows, since it makes few steps of many loops inside loops: compiling those took longer
+than all else. Of other methods those that solve for y and v inside a step, once an evaluation
+takes so long that Python between two of them does not matter: so that they keep a limit of time.
+Which it is depends on counted operations and not on a clock, so a run can be repeated bit for bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from untuned.ops import Tree
+from untuned.problem.build import Problem
+from untuned.problem.derivatives import Oracles
+from untuned.solvers.base import Solver
+
+# Operations of one g, of which there are a few to the nanosecond: enough that Python between two
+# evaluations costs little. And of a whole step, where that is known: a good part of a second.
+WORTH_A_CALL, LONG_STEP = 2e5, 1e9
+LARGE = 2**25  # bytes of data from which on quicker programs are worth the time to compile them
+
+
+def moved(problem: Problem, solver: Solver) -> Problem:
+    """The same problem, on the host if this is a run for it."""
+    if problem.ops.name != "jax" or any(side is not None for side in problem.on_disk):
+        return problem
+    from untuned.ops import jax_on_host
+
+    variables = (problem.x0, problem.y0)
+    if not jax_on_host.fits(*variables, *problem.data[:2]):
+        return problem
+    is_auto = solver.wants_stages and problem.full_batch
+    if not is_auto and not _is_slow(problem, solver, jax_on_host.operations):
+        return problem
+    ops: Any = jax_on_host.OnHost("full" if not is_auto or _bytes(problem) > LARGE else "least")
+    o = problem.oracles
+    return dataclasses.replace(
+        problem,
+        oracles=Oracles(ops, o.outer_function, o.inner_function, ops.on_jax(o.project)),
+        x0=ops.tree_map(ops.to_numpy, problem.x0),
+        y0=ops.tree_map(ops.to_numpy, problem.y0),
+    )
+
+
+def _is_slow(problem: Problem, solver: Solver, operations: Callable[..., float]) -> bool:
+    rows: tuple[Tree, ...] = ()
+    if problem.data.inner is not None:
+        rows = (problem.ops.head(problem.data.inner, problem.batch_sizes[0]),)
+    if solver.loops == "single":
+        return False
+    of_one = operations(problem.oracles.inner_function, problem.x0, problem.y0, *rows)
+    evaluations = math.inf if None in solver.cost else sum(solver.cost)
+    return of_one >= WORTH_A_CALL and of_one * evaluations >= LONG_STEP
+
+
+def _bytes(problem: Problem) -> int:
+    leaves = problem.ops.flatten(problem.data[:2])[0]
+    return sum(leaf.nbytes for leaf in leaves)

@@ -1,0 +1,127 @@
+"""JAX with loops on the host: the same derivatives and runs as compiled in one piece."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import untuned
+from untuned.ops import jax as compiled
+from untuned.ops.jax_on_host import OnHost, fits
+from untuned.problem.build import build
+from untuned.problem.derivatives import OnRows
+from untuned.run import on_host
+
+RNG = np.random.default_rng(0)
+ROWS = jnp.asarray(RNG.normal(size=(50, 4)), jnp.float32)
+
+
+@jax.custom_vjp
+def cube(z):
+    return z**3
+
+
+cube.defvjp(lambda z: (z**3, z), lambda z, pull: (3 * z**2 * pull,))
+
+
+def function(x, y, rows, power=lambda z: z**3):
+    z = rows @ y["w"] + y["b"]
+    return jnp.mean(jax.nn.softplus(-z)) + jnp.sum(jnp.exp(x) * y["w"] ** 2) + power(y["b"])
+
+
+def point():
+    rng = np.random.default_rng(1)
+    draw = lambda *shape: rng.normal(size=shape).astype(np.float32)
+    return draw(4), {"w": draw(4), "b": draw()[()] * np.ones((), np.float32)}
+
+
+@pytest.mark.parametrize("power", [lambda z: z**3, cube], ids=["plain", "with a rule of its own"])
+def test_derivatives_are_those_of_jax(power):
+    fn, ops = OnRows(partial(function, power=power), ROWS), OnHost("least")
+    x, y = point()
+    v = jax.tree.map(lambda leaf: leaf + 1, y)
+    close = partial(jax.tree.map, partial(np.testing.assert_allclose, rtol=2e-5, atol=1e-6))
+    close(ops.value(fn, x, y), compiled.value(fn, x, y))
+    close(ops.value_and_grads(fn, x, y), compiled.value_and_grads(fn, x, y))
+    close(ops.value_and_grad_y(fn, x, y), compiled.value_and_grad_y(fn, x, y))
+    close(ops.grad_y(fn, x, y), compiled.grad_y(fn, x, y))
+    ours, theirs = ops.products(fn, x, y), compiled.products(fn, x, y)
+    for wrt in ("x", "y", "xy"):
+        close(ours(v, wrt), theirs(v, wrt))
+    close(ops.hessian(fn, x, y), compiled.hessian(fn, x, y))
+    assert ops.compile_seconds() > 0
+
+
+def test_torch_makes_the_same_hessian():
+    import torch
+
+    from untuned.ops import torch as ops
+
+    rows = torch.as_tensor(np.array(ROWS))
+
+    def fn(x, y):
+        z = rows @ y["w"] + y["b"]
+        penalty = (torch.exp(x) * y["w"] ** 2).sum()
+        return torch.nn.functional.softplus(-z).mean() + penalty + y["b"] ** 3
+
+    x, y = point()
+    expected = compiled.hessian(OnRows(function, ROWS), x, y)
+    tensors = {name: torch.as_tensor(leaf) for name, leaf in y.items()}
+    found = ops.hessian(fn, torch.as_tensor(x), tensors)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+    linear = ops.hessian(lambda x, y: (y["w"] * x).sum(), torch.as_tensor(x), tensors)
+    assert not linear.any()
+
+
+class Point:
+    """A node that JAX knows and optree does not."""
+
+    def __init__(self, part):
+        self.part = part
+
+
+jax.tree_util.register_pytree_node(
+    Point, lambda node: ((node.part,), None), lambda _, parts: Point(*parts)
+)
+
+
+def test_only_what_can_be_handed_over_is():
+    array = jnp.zeros(3)
+    assert fits({"a": array, "b": [array, (array,)]}, None)
+    assert not fits(Point(array))
+
+
+def quadratic(tree=lambda leaf: leaf, leaf=lambda tree: tree):
+    f = lambda x, y: jnp.sum((leaf(y) - 1.0) ** 2)
+    g = lambda x, y: jnp.sum((leaf(y) - leaf(x)) ** 2)
+    return f, g, tree(jnp.zeros(3)), tree(jnp.zeros(3))
+
+
+def test_auto_runs_there_and_small_loops_do_not():
+    problem = build(*quadratic())
+    assert isinstance(on_host.moved(problem, untuned.solvers.get("auto")()).ops, OnHost)
+    for name in ("d-tfbo", "s-tfbo"):
+        assert on_host.moved(problem, untuned.solvers.get(name)()) is problem
+
+
+def test_any_tree_reaches_the_solution():
+    for tree, leaf in ((lambda a: {"a": a}, lambda t: t["a"]), (Point, lambda t: t.part)):
+        result = untuned.minimize(*quadratic(tree, leaf))
+        assert result.status == "converged"
+        np.testing.assert_allclose(leaf(result.x), 1.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("constraint", ["simplex", (0.0, 0.4), lambda x: jnp.minimum(x, 0.4)])
+def test_constraints(constraint):
+    result = untuned.minimize(*quadratic(), constraint=constraint)
+    np.testing.assert_allclose(result.x, 1 / 3 if constraint == "simplex" else 0.4, atol=1e-4)
+
+
+def test_float64_stays_float64():
+    result = untuned.minimize(*quadratic()[:2], np.zeros(3), np.zeros(3))
+    assert result.x.dtype == np.float64
+    np.testing.assert_allclose(result.x, 1.0, atol=1e-9)

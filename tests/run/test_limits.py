@@ -1,0 +1,182 @@
+"""`max_seconds` and Ctrl-C inside a step: loops end with what they have, and a run can go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import untuned
+from untuned.run import messages
+from untuned.util import watch
+
+SIZE = 800  # variables of y: products take a millisecond, so a step of thousands takes seconds
+LIMIT = 0.3
+
+
+def stiff(library):
+    """g = 1/2 <y - x, H (y - x)> with curvatures from 1e-6 to 1, which gradient steps crawl on."""
+    rng = np.random.default_rng(0)
+    basis, _ = np.linalg.qr(rng.normal(size=(SIZE, 40)))
+    root = (basis * np.logspace(-3, 0, 40)) @ basis.T
+    matrix = root @ root + 1e-6 * np.eye(SIZE)
+    if library == "torch":
+        import torch
+
+        array = torch.as_tensor
+    else:
+        array = np.asarray
+    f = lambda x, y: 0.5 * ((y - 1.0) ** 2).sum()
+    g = lambda x, y, rows: 0.5 * ((y - x) * (rows[0] @ (y - x))).sum()
+    start = array(rng.normal(size=SIZE)), array(np.zeros(SIZE))
+    return (f, g, *start), {"inner_data": (array(matrix),)}
+
+
+def solver(name):
+    if name == "d-tfbo":  # its while-loops have far to go
+        return untuned.solvers.DTFBO(c_y=1e-12, c_v=1e-12, cap=10**6)
+    if name == "d-tfbo, counted":
+        return untuned.solvers.DTFBO(inner_steps=10**5, linear_steps=10**5)
+    return untuned.solvers.get(name)()
+
+
+NAP = 0.01  # of every evaluation
+MORE = 8  # evaluations beyond a limit: what a cut step still does, and g where it is watched
+
+
+def sleepy(library, naps):
+    """A problem each of whose evaluations takes at least a nap, which is noted."""
+
+    def nap(_):
+        naps.append(time.perf_counter())
+        time.sleep(NAP)
+        return np.float32(1)
+
+    if library == "torch":
+        import torch
+
+        array = torch.as_tensor
+        one = lambda: float(nap(None))
+    else:
+        import jax
+        import jax.numpy as jnp
+
+        array = np.asarray
+        one = lambda: jax.pure_callback(nap, jax.ShapeDtypeStruct((), jnp.float32), 0.0)
+    scale = array(np.logspace(-1, 1, 6, dtype=np.float32))
+    f = lambda x, y: ((y - 1.0) ** 2).sum()
+    # Fourth powers take Newton's method many steps; every derivative needs the nap's result.
+    g = lambda x, y: (scale * (y * one() - x) ** 4 + 0.01 * y**2).sum()
+    zeros = np.zeros(6, np.float32)
+    return f, g, array(zeros), array(zeros + 3)
+
+
+LONG = {
+    "auto": untuned.solvers.get("auto")(),
+    "d-tfbo": untuned.solvers.DTFBO(c_y=1e-9, c_v=1e-9),
+    "d-tfbo, counted": untuned.solvers.DTFBO(inner_steps=200, linear_steps=200),
+    "amigo": untuned.solvers.AmIGO(0.01, 0.1, inner_steps=200),
+}
+
+
+@pytest.mark.parametrize(
+    ("library", "name"), [("jax", "auto"), *(("torch", name) for name in LONG)]
+)
+def test_a_long_step_is_cut(library, name):
+    naps: list[float] = []
+    limit = 3 * NAP
+    result = untuned.minimize(
+        *sleepy(library, naps), method=LONG[name], max_seconds=limit, eval_every=1, max_steps=1
+    )
+    # However busy the machine is, an evaluation takes a nap or longer.
+    assert len(naps) <= limit / NAP + MORE
+    assert result.status == "max_seconds"
+    assert result.steps == 0
+    assert "inside the first step" in result.message
+    naps.clear()
+    untuned.minimize(
+        *sleepy(library, naps), method=LONG[name], max_seconds=60, eval_every=1, max_steps=1
+    )
+    assert len(naps) > limit / NAP + MORE  # or there was nothing to cut
+
+
+@pytest.mark.parametrize("name", ["d-tfbo", "d-tfbo, counted"])
+def test_y_is_kept_and_the_run_goes_on(library, name, tmp_path):
+    arguments, data = stiff(library)
+    settings = {**data, "method": solver(name), "checkpoint": tmp_path / "run"}
+    _, g, x0, y0 = arguments
+    inner = lambda y: float(g(x0, y, data["inner_data"]))
+    first = untuned.minimize(*arguments, **settings, max_seconds=LIMIT)
+    assert first.steps == 0
+    assert (np.asarray(first.x) == np.asarray(x0)).all()
+    assert inner(first.y) < inner(y0)
+    second = untuned.minimize(*arguments, **settings, max_seconds=LIMIT)
+    assert second.status == "max_seconds"
+    assert inner(second.y) < inner(first.y)
+    assert second.seconds > first.seconds
+
+
+def test_ctrl_c_inside_a_step(library):
+    arguments, data = stiff(library)
+    timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    result = untuned.minimize(*arguments, **data, method=solver("d-tfbo"), max_seconds=60)
+    timer.join()
+    assert result.status == "interrupted"
+    assert result.seconds < 30
+
+
+@pytest.mark.parametrize("name", ["s-tfbo", "soba", "auto"])
+def test_steps_are_not_begun_without_time(library, name):
+    """A short step more than fits is all that may be too much."""
+    arguments, data = stiff(library)
+    method = untuned.solvers.SOBA(0.1, 0.1) if name == "soba" else name
+    result = untuned.minimize(
+        *arguments, **data, method=method, max_seconds=LIMIT, max_steps=10**6, eval_every=1
+    )
+    if result.status == "max_seconds":
+        times = result.history["seconds"]
+        assert result.seconds < LIMIT * 1.05 + 3 * np.diff(times, prepend=0).max()
+
+
+def test_a_limit_that_is_not_hit_changes_nothing(library):
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(40, 5))
+    if library == "torch":
+        import torch
+
+        A = torch.as_tensor(A)
+        x0, y0 = torch.zeros(5, dtype=A.dtype), torch.zeros(5, dtype=A.dtype)
+    else:
+        x0, y0 = np.zeros(5), np.zeros(5)
+    f = lambda x, y, rows: ((rows @ y - 1.0) ** 2).mean()
+    g = lambda x, y, rows: ((rows @ y - 1.0) ** 2).mean() + ((x - y) ** 2).sum()
+    for method in ("auto", "d-tfbo"):
+        runs = [
+            untuned.minimize(
+                f, g, x0, y0, outer_data=A[:20], inner_data=A[20:], method=method, max_steps=20,
+                max_seconds=seconds,
+            )
+            for seconds in (None, 1000.0)
+        ]  # fmt: skip
+        assert (np.asarray(runs[0].x) == np.asarray(runs[1].x)).all()
+        assert runs[0].counts == runs[1].counts
+
+
+def test_a_watch_stays_with_what_it_said():
+    answers = iter([False, True, False])
+    with watch.over(lambda: next(answers)) as mine:
+        assert watch.present() is mine
+        with watch.over(lambda: True):
+            assert watch.present() is not mine
+        assert [mine.says_stop() for _ in range(3)] == [False, True, True]
+    assert watch.present() is None
+
+
+def test_the_message_says_when_time_went_to_compiling():
+    assert messages.of_compilation(0.2, 3.0).startswith(" Compiling took 3.0 s")
+    assert messages.of_compilation(5.0, 3.0) == messages.of_compilation(0.1, 0.5) == ""
