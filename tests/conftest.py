@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 # One thread to each test process: more would only wait for each other on these small problems.
@@ -82,3 +83,22 @@ def browser():
 def method(request):
     """Each of the paper's two methods in turn."""
     return request.param
+
+
+@pytest.fixture
+def untuned(tmp_path, monkeypatch, capsys):
+    """The command line in this process, with estimators that fit in no time."""
+    import standins
+    from untuned import cli
+
+    standins.install(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["untuned", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return ended.value.code, printed.out, printed.err
+
+    return run

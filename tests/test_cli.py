@@ -45,7 +45,7 @@ def test_demo_writes_what_it_says(demo):
     names = {path.name for path in (folder / "out").iterdir()}
     assert names == {
         "train.csv", "trusted.csv", "result.json", "history.csv", "rows.csv", "suspects.csv",
-        "cleaned.csv", "model.skops", "report.html", "run.png",
+        "cleaned.csv", "evidence.csv", "model.skops", "report.html", "run.png",
     }  # fmt: skip
     rows = pd.read_csv(folder / "out" / "rows.csv")
     train = pd.read_csv(folder / "out" / "train.csv")

@@ -5,15 +5,10 @@ import sys
 
 import pytest
 
-from untuned.experiments import datasets
 
-
+@pytest.mark.real_data("mnist")
 @pytest.mark.parametrize(("script", "task"), [("wrong_labels", "mnist"), ("imbalance", "tail-50")])
 def test_it_runs_small(script, task, capsys, monkeypatch):
-    try:
-        datasets.load("mnist")
-    except ValueError as error:
-        pytest.skip(str(error))
     monkeypatch.setattr(sys, "argv", [script, task, "--small", "--seeds", "0", "--epochs", "1"])
     importlib.import_module(script).main()
     printed = capsys.readouterr().out

@@ -228,6 +228,7 @@ def test_parameters_may_be_frozen_and_losses_not_finite():
     assert torch.equal(reweighter.weights, before)
 
 
+@pytest.mark.process
 def test_two_processes_have_the_same_weights(tmp_path):
     """And those of one process that sees the batches of both."""
     place = {"PYTHONPATH": os.pathsep.join(sys.path), "GLOO_SOCKET_IFNAME": "lo"}

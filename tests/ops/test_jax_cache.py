@@ -42,6 +42,7 @@ def run(what):
     return int(hits), setting
 
 
+@pytest.mark.process
 def test_the_next_process_finds_them(home):
     assert run("auto") == (0, "None")  # and JAX's own setting is as before
     files = sorted(home.rglob("*-cache"))
@@ -52,6 +53,7 @@ def test_the_next_process_finds_them(home):
     assert not files[0].exists()
 
 
+@pytest.mark.process
 def test_compiled_ahead_of_time_too(home):
     compile_twice = """
 import jax, jax.numpy as jnp
