@@ -1,8 +1,9 @@
 """Which runs on JAX have their loops on the host, with derivatives alone compiled.
 
-`auto` on all rows, since it makes few steps of many loops inside loops: compiling those took longer
-than all else. Of other methods those that solve for y and v inside a step, once an evaluation
-takes so long that Python between two of them does not matter: so that they keep a limit of time.
+`auto` on all rows, since it makes few steps of many loops inside loops: compiling those takes
+longer than all else. Of other methods those that solve for y and v inside a step, once an
+evaluation takes so long that Python between two of them does not matter: so that they keep a limit
+of time. Not where functions are `reusable`: what is compiled then serves all later runs, and pays.
 Which it is depends on counted operations and not on a clock, so a run can be repeated bit for bit.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from untuned.ops import Tree
+from untuned.ops.cache import name_of
 from untuned.problem.build import Problem
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.base import Solver
@@ -33,11 +35,13 @@ def moved(problem: Problem, solver: Solver) -> Problem:
     variables = (problem.x0, problem.y0)
     if not jax_on_host.fits(*variables, *problem.data[:2]):
         return problem
+    o = problem.oracles
+    if name_of(o.outer_function, o.inner_function) is not None:
+        return problem
     is_auto = solver.wants_stages and problem.full_batch
     if not is_auto and not _is_slow(problem, solver, jax_on_host.operations):
         return problem
     ops: Any = jax_on_host.OnHost("full" if not is_auto or _bytes(problem) > LARGE else "least")
-    o = problem.oracles
     return dataclasses.replace(
         problem,
         oracles=Oracles(ops, o.outer_function, o.inner_function, ops.on_jax(o.project)),
