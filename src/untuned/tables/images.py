@@ -65,6 +65,8 @@ def read(folder: Path, label: str) -> Folder:
             content = path.read_bytes()
             try:
                 squares.append(_square(content))
+            except MemoryError:
+                raise
             except Exception as error:  # Pillow raises a dozen kinds for a damaged file
                 damaged.append(f"{name} ({_why(error)})")
                 continue

@@ -137,11 +137,15 @@ class Inner:
         part, weight = self._coreset(x)
         bend = SOFTMAX.bend(y.T @ part.X.T, 0)
 
+        def in_y(v: np.ndarray) -> np.ndarray:
+            return ((weight * bend(v.T @ part.X.T)) @ part.X).T + 2 * PENALTY * v
+
+        # Not recursive: a function that holds itself is freed late, and with it the rows.
         def pull(v: np.ndarray, wrt: str) -> Any:
             if wrt == "y":
-                return ((weight * bend(v.T @ part.X.T)) @ part.X).T + 2 * PENALTY * v
+                return in_y(v)
             in_x = (self.machine.slopes(y) * (v.T @ self.machine.X.T)).sum(axis=0)
-            return in_x if wrt == "x" else (in_x, pull(v, "y"))
+            return in_x if wrt == "x" else (in_x, in_y(v))
 
         return pull
 
