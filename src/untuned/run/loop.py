@@ -16,10 +16,10 @@ from untuned.data.batches import Feed, gather, on_first
 from untuned.ops import Tree
 from untuned.ops.cache import compiled, name_of
 from untuned.problem.build import Problem
-from untuned.run import chunks, messages, stages, state, stopping
+from untuned.run import chunks, ending, stages, state, stopping
 from untuned.run.checkpoint import resume
 from untuned.run.feeder import Feeder
-from untuned.run.result import COLUMNS, History, Result, Snapshot, Status
+from untuned.run.result import History, Result, Snapshot, Status
 from untuned.util import watch
 from untuned.util.progress import Bar
 
@@ -123,7 +123,7 @@ class Loop:
         self.deadline = math.inf if limit is None else began + limit
         self.interrupted = interrupted
         self._watch_inner()
-        while (status := self._status(self.seconds - began)) is None:
+        while (status := self._status(began)) is None:
             if self.problem.max_over_processes(float(interrupted())):
                 status = "interrupted"
                 break
@@ -137,7 +137,7 @@ class Loop:
             size = max(1, min(2 * size, fitting, self.feeder.longest))
             if self.now.steps % self.eval_every == 0:
                 self._watch_inner()
-                self.history.append(self._record())
+                self.history.append(state.record_of(self.now, self.seconds))
                 self._save(only_if_due=True)
                 if callback and self._report(callback):
                     status = "callback"
@@ -148,7 +148,7 @@ class Loop:
         if self.now.steps > (self.history["step"][-1] if self.history.records else 0):
             if status != "diverged" and not self._watch_inner():
                 status = "diverged"
-            self.history.append(self._record())
+            self.history.append(state.record_of(self.now, self.seconds))
         self._save()
         return status
 
@@ -227,35 +227,9 @@ class Loop:
         if not only_if_due or self.problem.max_over_processes(float(self.saver.is_due())):
             self.saver.save(self.now, self.history, self.seconds, self.limits["tol"])
 
-    def _status(self, seconds: float) -> Status | None:
-        """Why the run is over, or None."""
-        carry, steps, cap_hits = self.now[:3]
-        halt = int(carry.halt)
-        if halt == stopping.STALLED:
-            # At rest because the hypergradient is zero but for rounding: that is the goal.
-            rounding = 100 * float(np.finfo(self.problem.dtype).eps)
-            at_rest = stopping.is_converged(
-                carry.info, carry.reference, rounding, self.solver.loops
-            )
-            return "converged" if at_rest else "stalled"
-        if halt != stopping.GO_ON:
-            return "diverged" if halt == stopping.DIVERGED else "converged"
-        over: Status | None = None
-        if steps >= self.limits["max_steps"]:
-            over = "max_steps"
-        elif self.limits["max_seconds"] is not None and seconds >= self.limits["max_seconds"]:
-            over = "max_seconds"
-        return "cap_hit" if over and stopping.keeps_hitting_cap(cap_hits, steps) else over
-
-    def _record(self) -> dict[str, Any]:
-        carry, steps, cap_hits, indefinite, _, counts, _ = self.now
-        info = {
-            name: value.item() if hasattr(value, "item") else value
-            for name, value in carry.info._asdict().items()
-            if name in COLUMNS
-        }
-        totals = {"cap_hits": cap_hits, "indefinite": indefinite} | counts._asdict()
-        return {"step": steps, "seconds": self.seconds} | info | totals
+    def _status(self, began: float) -> Status | None:
+        seconds = self.seconds - began
+        return ending.status(self.problem, self.solver, self.limits, self.now, seconds)
 
     def _report(self, callback: Callable) -> bool:
         at = self.now.carry.state
@@ -272,31 +246,7 @@ class Loop:
 
     def result(self, status: Status) -> Result:
         """What the user gets: the best point, and why the run ended."""
-        carry, steps, counts = self.now.carry, self.now.steps, self.now.counts
-        # A batch's own loss is no ground to prefer an earlier point, a divergence is.
-        comparable = self.problem.full_batch or self.solver.averages
-        worse = comparable and stopping.last_is_worse(carry.info, carry.best.measure)
-        point = carry.best if worse or status == "diverged" else carry.state
-        x, y, v, last = self.problem.outward((point.x, point.y, point.v, carry.state))
-        first_norm = float(carry.reference.hypergrad_norm)
-        return Result(
-            x=x,
-            y=y,
-            v=v,
-            status=status,
-            message=messages.sentence(
-                status,
-                self._record() | {"inner": self.bad_inner_value},
-                first_norm,
-                self.limits,
-                self.problem.dtype,
-                self.solver,
-            )
-            + messages.of_compilation(self.seconds, self.compile_seconds),
-            steps=steps,
-            seconds=self.seconds,
-            compile_seconds=self.compile_seconds,
-            counts=counts._asdict(),
-            history=self.history,
-            state=last,
-        )
+        return ending.result(
+            self.problem, self.solver, self.limits, self.now, self.history, status,
+            self.seconds, self.compile_seconds, self.bad_inner_value,
+        )  # fmt: skip

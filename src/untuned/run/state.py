@@ -16,6 +16,7 @@ from untuned.ops import Ops, Scalar, Tree
 from untuned.problem.build import Problem
 from untuned.problem.derivatives import Counts
 from untuned.run import stopping
+from untuned.run.result import COLUMNS
 from untuned.solvers.base import Info, Solver
 
 
@@ -128,6 +129,17 @@ def with_halt(problem: Problem, now: Position, code: int, **changes: Any) -> Pos
     """The same position, told to end (or to go on) by the host."""
     halt = problem.ops.place_like(problem.ops.counter(code), problem.y0)
     return now._replace(carry=now.carry._replace(halt=halt, **changes))
+
+
+def record_of(now: Position, seconds: float) -> dict[str, Any]:
+    """What the history says of a position."""
+    info = {
+        name: value.item() if hasattr(value, "item") else value
+        for name, value in now.carry.info._asdict().items()
+        if name in COLUMNS
+    }
+    totals = {"cap_hits": now.cap_hits, "indefinite": now.indefinite} | now.counts._asdict()
+    return {"step": now.steps, "seconds": seconds} | info | totals
 
 
 def arrays_of(ops: Ops, carry: Carry) -> dict[str, np.ndarray]:
