@@ -6,13 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 # One thread to each test process: more would only wait for each other on these small problems.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Tests are short runs of many functions: an optimizing compiler would take most of their time.
+# Versions after 0.10 do not know the second flag, and end the process where they read it.
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0"
+    + " --xla_cpu_use_fusion_emitters=false" * version("jaxlib").startswith("0.10."),
 )
 
 # A test must not find what another one has compiled, nor write into the user's folders.
@@ -28,6 +32,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATA = os.environ.get("UNTUNED_DATA")
+
+
+@pytest.hookimpl(tryfirst=True)  # before the markers asked for are looked at
+def pytest_collection_modifyitems(items):
+    """Examples in docstrings take as long as what they show."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            item.add_marker("long")
 
 
 def pytest_runtest_setup(item):

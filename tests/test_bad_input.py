@@ -161,6 +161,7 @@ def paired(before, after):
     return [(before, after)]
 
 
+@pytest.mark.long
 @examples(60)
 @given(st.booleans().flatmap(lambda right: problems("torch", right)))
 def test_minimize_on_torch(arguments):

@@ -24,6 +24,7 @@ def test_hypergradient_is_that_of_the_closed_form(library):
     assert report.relative_error < 1e-7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [lambda: regularization(1, 40, 30, 6),
                                   lambda: cleaning(2, 30, 24, 5, 3, 0.4)])  # fmt: skip
 def test_hypergradient_with_data(make, library):
@@ -32,6 +33,7 @@ def test_hypergradient_with_data(make, library):
     assert report.ok, str(report)
 
 
+@pytest.mark.long
 def test_hypergradient_in_float32_is_judged_with_fewer_digits(library):
     task = given(quadratic(0, 3, 4, 5.0), library, np.float32)
     assert untuned.check_hypergradient(*task.positional).ok

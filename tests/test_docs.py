@@ -18,6 +18,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", BLOCKS)
 def test_code_block_runs(block, capsys):
     names = {}
@@ -26,12 +27,14 @@ def test_code_block_runs(block, capsys):
         assert names["result"].status in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_readme_finds_the_labels_made_wrong(capsys):
     exec(BLOCKS[0].values[0], {})
     printed = capsys.readouterr().out
     assert all(row in printed for row in (" 5", "100", "160"))
 
 
+@pytest.mark.long
 def test_readme_example_tells_the_features_apart(capsys):
     """The numbers it prints are the point of the example."""
     exec(BLOCKS[1].values[0], {})

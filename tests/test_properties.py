@@ -83,6 +83,7 @@ def test_every_hyperparameter_is_read(any_method):
         assert reads > 0, field.name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("problem", "batch_size"),
     [
@@ -149,6 +150,7 @@ def test_the_shape_of_a_tree_does_not_matter(solver, library):
     assert_the_shape_of_a_tree_does_not_matter(solver, library)
 
 
+@pytest.mark.long
 def test_the_shape_of_a_tree_does_not_matter_to_tuned_methods(tuned_solver):
     """On torch alone: trees are taken apart in `ops`, whose two ways the test above looks at."""
     assert_the_shape_of_a_tree_does_not_matter(tuned_solver, "torch")
@@ -197,6 +199,7 @@ def test_float32_is_kept_by_tuned_methods(tuned_solver, library):
         assert as_numpy(tree).dtype == np.float32
 
 
+@pytest.mark.long
 def test_dtype_is_kept(solver, library):
     ends = []
     for dtype in (np.float32, np.float64):
@@ -343,6 +346,7 @@ def test_no_second_compilation_in_a_run(solver):
     assert 0 < few == many
 
 
+@pytest.mark.long
 def test_a_network_can_be_the_inner_variable(solver):
     torch.manual_seed(0)
     network = torch.nn.Sequential(

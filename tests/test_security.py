@@ -48,12 +48,14 @@ def imported(node):
     return set()
 
 
+@pytest.mark.long
 def test_no_module_that_runs_files_or_fetches_is_imported():
     for path, tree in trees():
         for node in ast.walk(tree):
             assert not imported(node) & (RUNS_FILES | FETCHES), (path, node.lineno)
 
 
+@pytest.mark.long
 def test_no_call_runs_what_a_file_says():
     for path, tree in trees():
         for node in ast.walk(tree):
@@ -70,6 +72,7 @@ def test_no_call_runs_what_a_file_says():
             assert not (name == "load" and owner in ("torch", "yaml", "io", "skops")), path
 
 
+@pytest.mark.long
 def test_what_is_downloaded_has_a_checksum():
     """Only through scikit-learn, whose fetchers compare digests and raise where they differ."""
     fetchers = {

@@ -59,6 +59,7 @@ class Inner:
         return pull
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("method", untuned.solvers.names())
 def test_same_run_as_on_torch(name, method):
@@ -86,6 +87,7 @@ def test_nothing_else_is_loaded():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.long
 def test_same_run_as_on_jax():
     problem = PROBLEMS["quadratic"]
     task = given(problem, "jax")

@@ -45,6 +45,7 @@ def result():
     return json.loads(Path("out/result.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 def test_a_table_of_texts_only(untuned, flowers, tmp_path):
     flowers[["note", "kind"]].to_csv(tmp_path / "notes.csv", index=False)
     code, out, err = untuned("clean", "notes.csv", "--label", "kind", "--out", "out")
@@ -63,6 +64,7 @@ def test_a_table_of_texts_only(untuned, flowers, tmp_path):
         assert str(word) in raw["note"][row]
 
 
+@pytest.mark.long
 def test_columns_that_speak_against_a_label_are_the_models_own(untuned, flowers):
     untuned("clean", "flowers.csv", "--label", "kind", "--out", "out")
     model = skops.load("out/model.skops", trusted=saved_model.TRUSTED)
@@ -102,6 +104,7 @@ def test_features_come_row_by_row(untuned, flowers, form):
     assert "note" in pd.read_parquet("out/suspects.parquet").columns  # shown, not learned from
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["p.npy", "p.csv", "p.parquet"])
 def test_probabilities_are_handed_over_in_the_order_of_classes(untuned, flowers, form, monkeypatch):
     from untuned import estimators
@@ -129,6 +132,7 @@ def test_probabilities_are_handed_over_in_the_order_of_classes(untuned, flowers,
     np.testing.assert_allclose(handed["P"], np.delete(P, 10, axis=0), atol=1e-12)
 
 
+@pytest.mark.long
 def test_numbers(untuned, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.standard_normal((120, 2)), columns=["a", "b"])
@@ -148,6 +152,7 @@ def test_numbers(untuned, tmp_path):
     assert np.abs(model.predict(frame) - 5 * frame["a"]).mean() < 0.5
 
 
+@pytest.mark.long
 def test_images_in_folders(untuned, photos):
     (photos / "cats" / "0.png").write_bytes(b"\x89PNG broken")
     code, out, err = untuned("clean", "photos", "--out", "out")
@@ -178,6 +183,7 @@ def decided(frame, rows, kinds, labels):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_decided_rows_are_corrected_and_not_asked_again(untuned, flowers, kind):
     table = pd.read_csv("flowers.csv") if kind == "csv" else flowers
@@ -287,6 +293,7 @@ def spoilt(flowers, photos, tmp_path):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_sentence_and_leaves_nothing(case, untuned, spoilt, tmp_path):
     before = sorted(tmp_path.rglob("*"))

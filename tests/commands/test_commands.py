@@ -264,6 +264,7 @@ BAD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_sentence_and_leaves_nothing(case, untuned, table, tmp_path):
     two = {"a": [1.0, 2, 3, 4], "y": [0, 1, 0, 1]}
@@ -318,6 +319,7 @@ def test_full_disk_is_one_sentence_and_leaves_nothing(untuned, table, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "train.parquet"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
 @pytest.mark.parametrize("size", [0, 1_000, 3_000, 20_000])
 def test_disk_may_be_full_at_any_file(untuned, table, tmp_path, command, size):

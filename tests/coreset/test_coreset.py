@@ -43,6 +43,7 @@ def test_top_k_is_its_definition():
         assert np.std(z) == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.long
 def test_gradient_of_top_k_agrees_with_differences():
     with jax.enable_x64(True):
         weights = jnp.asarray(np.random.default_rng(1).dirichlet(np.ones(8)))

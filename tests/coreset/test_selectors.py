@@ -254,6 +254,7 @@ def products(model, y, v):
         return torch.func.jvp(lambda y: model.losses(y, model.rows), (y,), (v,))[1]
 
 
+@pytest.mark.long
 def test_hypergradient_of_the_head_by_finite_differences():
     c = view(10, 2)
     model = proxies.head(c)
@@ -351,6 +352,7 @@ def test_s_tfbo_makes_the_steps_of_the_paper():
     np.testing.assert_allclose(found, x.numpy(), atol=1e-5)
 
 
+@pytest.mark.long
 def test_greedy_adds_the_row_of_the_steepest_hypergradient():
     c = view(9, 2, seed=2)
     order = greedy_coreset(c, 3)[0].tolist()

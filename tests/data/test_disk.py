@@ -65,6 +65,7 @@ def small(monkeypatch):
     monkeypatch.setattr(windows, "BUFFER_BYTES", 16 * row)
 
 
+@pytest.mark.long
 def test_a_run_on_little_data_is_the_one_in_memory(library, tmp_path, monkeypatch):
     """Bit for bit: one buffer holds all rows, however many blocks there are."""
     monkeypatch.setattr(sources, "BLOCK_BYTES", 100)
@@ -154,6 +155,7 @@ def test_any_range_of_a_file_is_read(free, tmp_path, monkeypatch):
         reader.read(30_000, 2)
 
 
+@pytest.mark.long
 def test_a_run_on_disk_can_be_stopped_and_resumed(library, small, tmp_path):
     sides = [made(90), made(70, 1)]
     there = [
@@ -171,6 +173,7 @@ def frame(rows):
     return pandas.DataFrame(features, columns=list("abcd")).assign(t=target)
 
 
+@pytest.mark.long
 def test_parquet(library, tmp_path):
     frame(37).to_parquet(tmp_path / "a.parquet", row_group_size=5)
     columns = {"D": list("abcd"), "t": "t"}
@@ -190,6 +193,7 @@ def test_parquet(library, tmp_path):
     assert_same(ours, plain)
 
 
+@pytest.mark.long
 def test_a_folder_of_parquet_files_by_its_path_alone(tmp_path):
     frame(20).iloc[:12].to_parquet(tmp_path / "a.parquet")
     frame(20).iloc[12:].to_parquet(tmp_path / "b.parquet")

@@ -19,6 +19,7 @@ from untuned.estimators import CoresetSelector, coreset_selector
 IRIS = load_iris(return_X_y=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["bilevel", "uniform", "kmeans", "herding"])
 @pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")
@@ -74,6 +75,7 @@ def test_models_are_better_than_on_uniform_rows(get, size):
     assert means["weighted"] > means["uniform"] + 0.01, means
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["bilevel", "uniform", "kmeans", "herding"])
 @pytest.mark.parametrize("size", [1, 7, 0.1, 1.0 - 1e-9, 150])
 def test_what_a_fit_leaves(strategy, size):
@@ -146,6 +148,7 @@ def test_resampled_rows_are_of_the_kind_given():
     np.testing.assert_array_equal(y_few, y[selector.indices_])
 
 
+@pytest.mark.long
 def test_many_rows_are_sampled(monkeypatch):
     monkeypatch.setattr(coreset_selector, "MOST_ROWS", 200)
     X, y = make_classification(2_000, n_features=16, weights=[0.995], random_state=0)

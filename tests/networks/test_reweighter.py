@@ -119,6 +119,7 @@ def test_steps_are_the_twins(order):
     np.testing.assert_allclose(reweighter.weights.numpy(), 1 / (1 + np.exp(-x)), rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"form": "loss"}, {"order": 1}, {"every": 1}])
 def test_wrong_labels_get_smaller_weights(options):
     model = network()
@@ -131,6 +132,7 @@ def test_wrong_labels_get_smaller_weights(options):
     assert right_above_wrong(weights) > 0.93
 
 
+@pytest.mark.long
 def test_training_mode_and_bfloat16():
     """Batch norm and dropout in training mode, half precision: nothing is disturbed."""
     between = (torch.nn.BatchNorm1d(16), torch.nn.Dropout(0.2))

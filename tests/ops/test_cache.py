@@ -105,6 +105,7 @@ def test_what_has_no_hash_is_not_kept():
     assert cache.name_of(f, unmarked) is None
 
 
+@pytest.mark.long
 def test_the_longest_unused_is_dropped(compilations, monkeypatch):
     monkeypatch.setattr(cache, "MOST", 3)
     run()

@@ -39,6 +39,7 @@ def point():
     return draw(4), {"w": draw(4), "b": draw()[()] * np.ones((), np.float32)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("power", [lambda z: z**3, cube], ids=["plain", "with a rule of its own"])
 def test_derivatives_are_those_of_jax(power):
     fn, ops = OnRows(partial(function, power=power), ROWS), OnHost("least")
@@ -56,6 +57,7 @@ def test_derivatives_are_those_of_jax(power):
     assert ops.compile_seconds() > 0
 
 
+@pytest.mark.long
 def test_torch_makes_the_same_hessian():
     import torch
 
@@ -108,6 +110,7 @@ def test_auto_runs_there_and_small_loops_do_not():
         assert on_host.moved(problem, untuned.solvers.get(name)()) is problem
 
 
+@pytest.mark.long
 def test_any_tree_reaches_the_solution():
     for tree, leaf in ((lambda a: {"a": a}, lambda t: t["a"]), (Point, lambda t: t.part)):
         result = untuned.minimize(*quadratic(tree, leaf))
@@ -115,6 +118,7 @@ def test_any_tree_reaches_the_solution():
         np.testing.assert_allclose(leaf(result.x), 1.0, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("constraint", ["simplex", (0.0, 0.4), lambda x: jnp.minimum(x, 0.4)])
 def test_constraints(constraint):
     result = untuned.minimize(*quadratic(), constraint=constraint)

@@ -67,6 +67,7 @@ def test_constrained_run_finds_scipys_solution(constraint, bounds, equal, librar
     assert np.linalg.norm(problem.hypergradient(judge.x)) > 0.1
 
 
+@pytest.mark.long
 def test_start_is_brought_into_the_set(library, method):
     task = given(quadratic(0, 3, 4, 5.0), library).positional
     result = untuned.minimize(*task, method=method, constraint="simplex", max_steps=1)

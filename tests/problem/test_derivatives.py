@@ -15,6 +15,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_oracles_are_the_hand_written_derivatives(name, library):
     problem = PROBLEMS[name]

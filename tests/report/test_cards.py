@@ -264,6 +264,7 @@ def test_thousands_of_cards_scroll_smoothly(long, browser, width):
     assert 0 in state(browser)
 
 
+@pytest.mark.long
 def test_a_thousand_suspects_are_a_small_page(page, tmp_path):
     text = repeated(page, tmp_path, 1_000).read_text(encoding="utf-8")
     assert text.count("three") > 1_000

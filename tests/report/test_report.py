@@ -45,6 +45,7 @@ def text_of(runs, command):
     return (runs / command / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
 def test_page_is_made_from_the_folder_alone(runs, command, tmp_path):
     """Made again elsewhere it is the same, save the names plotly makes up for its charts."""

@@ -140,6 +140,7 @@ def test_divergence_ends_a_run_at_once(library, method, kind):
     assert earliest <= steps[0] <= BAD
 
 
+@pytest.mark.long
 @both_libraries
 @pytest.mark.parametrize("kind", ["f -inf", "gradient of g inf", "gradient of g nan"])
 def test_divergence_in_loops_of_fixed_length(library, kind):
@@ -152,6 +153,7 @@ def test_divergence_in_loops_of_fixed_length(library, kind):
     assert result.steps == BAD
 
 
+@pytest.mark.long
 @both_libraries
 @both_methods
 @pytest.mark.parametrize("kind", ["f nan, no gradient", "g nan"])
@@ -166,6 +168,7 @@ def test_divergence_where_y_goes_bad(library, method, kind):
     assert result.steps <= made_by + 1
 
 
+@pytest.mark.long
 @both_libraries
 @both_methods
 def test_divergence_after_the_last_regular_record(library, method):
@@ -189,6 +192,7 @@ def test_divergence_at_one_point_of_the_way(library, method):
     assert BAD - 1 <= result.steps <= BAD
 
 
+@pytest.mark.long
 @both_libraries
 @both_methods
 @pytest.mark.parametrize(
@@ -204,6 +208,7 @@ def test_divergence_at_the_start_gives_back_the_start(library, method, kind):
     np.testing.assert_array_equal(np.asarray(result.y), [0.75, 1.0])
 
 
+@pytest.mark.long
 @both_libraries
 @both_methods
 @pytest.mark.parametrize("kind", ["f nan, no gradient", "g nan, no gradient"])
@@ -228,6 +233,7 @@ def test_divergence_in_minibatches(library, method):
     assert result.steps == 4
 
 
+@pytest.mark.long
 @both_libraries
 @both_methods
 def test_divergence_is_kept_by_a_checkpoint(library, method, tmp_path):

@@ -115,6 +115,7 @@ def assert_damaged(path):
     assert_one_sentence(str(caught.value))
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_any_other_length_is_refused(saved, tmp_path):
     path = tmp_path / "run"
     checkpoints.save(path, {"a": np.arange(3), ".b": np.ones((2, 2))}, {"steps": 3})
@@ -126,6 +127,7 @@ def test_a_checkpoint_of_any_other_length_is_refused(saved, tmp_path):
             assert_damaged(path)
 
 
+@pytest.mark.long
 def test_flipped_bits_never_become_a_state(saved, tmp_path):
     rng, path = np.random.default_rng(0), tmp_path / "run"
     for _ in range(800):
@@ -182,6 +184,7 @@ def press():
     signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.long
 @both_libraries
 def test_ctrl_c_once_saves_and_gives_what_there_is(library, tmp_path, capfd):
     path = tmp_path / "run"
@@ -316,6 +319,7 @@ def test_ctrl_c_ends_a_command_and_leaves_nothing(tmp_path):
 # Callbacks, NaN, clocks
 
 
+@pytest.mark.long
 @both_libraries
 def test_a_callback_that_raises_costs_nothing(library, tmp_path):
     def callback(snapshot):
@@ -330,6 +334,7 @@ def test_a_callback_that_raises_costs_nothing(library, tmp_path):
     assert_same_result(go(library, path), go(library))
 
 
+@pytest.mark.long
 @both_libraries
 @pytest.mark.parametrize("role", ["outer", "inner"])
 @pytest.mark.parametrize("method", ["s-tfbo", "d-tfbo", "auto"])
@@ -356,6 +361,7 @@ def test_nan_from_some_step_on(library, role, method, tmp_path):
     assert not list(tmp_path.glob("*.partial"))
 
 
+@pytest.mark.long
 @both_libraries
 def test_a_clock_that_jumps_is_not_looked_at(library, tmp_path, monkeypatch):
     rng, now = np.random.default_rng(0), time.time

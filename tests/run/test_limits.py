@@ -83,6 +83,7 @@ LONG = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("library", "name"), [("jax", "auto"), *(("torch", name) for name in LONG)]
 )
@@ -104,6 +105,7 @@ def test_a_long_step_is_cut(library, name):
     assert len(naps) > limit / NAP + MORE  # or there was nothing to cut
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["d-tfbo", "d-tfbo, counted"])
 def test_y_is_kept_and_the_run_goes_on(library, name, tmp_path):
     arguments, data = stiff(library)
@@ -120,6 +122,7 @@ def test_y_is_kept_and_the_run_goes_on(library, name, tmp_path):
     assert second.seconds > first.seconds
 
 
+@pytest.mark.long
 def test_ctrl_c_inside_a_step(library):
     arguments, data = stiff(library)
     timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT))
@@ -130,6 +133,7 @@ def test_ctrl_c_inside_a_step(library):
     assert result.seconds < 30
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["s-tfbo", "soba", "auto"])
 def test_steps_are_not_begun_without_time(library, name):
     """A short step more than fits is all that may be too much."""
@@ -143,6 +147,7 @@ def test_steps_are_not_begun_without_time(library, name):
         assert result.seconds < LIMIT * 1.05 + 3 * np.diff(times, prepend=0).max()
 
 
+@pytest.mark.long
 def test_a_limit_that_is_not_hit_changes_nothing(library):
     rng = np.random.default_rng(1)
     A = rng.normal(size=(40, 5))

@@ -69,6 +69,7 @@ def test_max_steps_status(method, library):
     assert result.message in repr(result)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("every", [1, 13, 1000])
 def test_converged_status_stops_at_the_same_step_whatever_the_chunk(method, library, every):
     task = given(quadratic(0, 3, 4, 5.0), library).positional
@@ -123,6 +124,7 @@ def test_stalled_status():
     assert "float64" in result.message
 
 
+@pytest.mark.long
 def test_max_seconds_status(method):
     task = given(regularization(1, 40, 30, 6), "jax")
     result = untuned.minimize(
@@ -133,6 +135,7 @@ def test_max_seconds_status(method):
     assert "max_seconds=0.3" in result.message
 
 
+@pytest.mark.long
 def test_cap_hit_status(library):
     task = given(quadratic(0, 3, 4, 5.0), library).positional
     result = untuned.minimize(*task, method=DTFBO(cap=2, c_y=1e-12, c_v=1e-12), max_steps=20)
@@ -144,6 +147,7 @@ def test_cap_hit_status(library):
     assert rare.status == "max_steps"
 
 
+@pytest.mark.long
 def test_callback_sees_snapshots_and_can_stop(library, method):
     task = given(quadratic(0, 3, 4, 5.0), library).positional
     seen = []
@@ -168,6 +172,7 @@ def test_clock_leaves_out_callbacks_and_compilation():
     assert result.compile_seconds > 0
 
 
+@pytest.mark.long
 def test_seed_decides_the_rows(library):
     task = given(regularization(1, 40, 30, 6), library)
 
@@ -181,6 +186,7 @@ def test_seed_decides_the_rows(library):
     assert not np.array_equal(x_of(1), x_of(2))
 
 
+@pytest.mark.long
 def test_one_side_may_be_whole(library):
     task = given(regularization(1, 40, 30, 6), library)
     for sizes in ((8, None), (None, 8)):
@@ -245,6 +251,7 @@ def test_gradient_recording_may_be_off_around_a_run():
     np.testing.assert_allclose(result.x.numpy(), 1.0, atol=1e-3)
 
 
+@pytest.mark.long
 def test_extending_an_anytime_run_is_the_longer_run(library):
     """The anytime rule does not know T, so 20 steps are the start of 40."""
     task = given(quadratic(0, 3, 4, 5.0), library).positional

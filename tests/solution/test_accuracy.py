@@ -90,6 +90,7 @@ def test_curves_of_every_kind_give_a_minimum_or_nan():
     assert not given[has_none].any()
 
 
+@pytest.mark.long
 def test_jax_on_the_same_kinds():
     rng = np.random.default_rng(2)
     x = rng.choice([-1.0, 0.0, 1.0], (100, 3)) * 10 ** rng.uniform(-3, 3, (100, 3))

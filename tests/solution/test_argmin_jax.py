@@ -31,6 +31,7 @@ def closed(x, features=FEATURES):
     return jnp.linalg.solve(features.T @ features + jnp.diag(jnp.exp(x)), features.T @ TARGETS)
 
 
+@pytest.mark.long
 def test_solution_and_both_modes():
     np.testing.assert_allclose(solution(X), closed(X), rtol=1e-12)
     expected = jax.jacfwd(closed)(jnp.asarray(X))
@@ -38,12 +39,14 @@ def test_solution_and_both_modes():
     np.testing.assert_allclose(jax.jacfwd(solution)(jnp.asarray(X)), expected, rtol=1e-10)
 
 
+@pytest.mark.long
 def test_second_derivatives():
     expected = jax.hessian(lambda x: (closed(x) ** 2).sum())(jnp.asarray(X))
     found = jax.hessian(lambda x: (solution(x) ** 2).sum())(jnp.asarray(X))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_compiled_mapped_and_in_data():
     many = jnp.stack([X, 2 * X, -X])
 
@@ -55,6 +58,7 @@ def test_compiled_mapped_and_in_data():
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_what_inner_closes_over_is_differentiated():
     def y(strength):
         g = lambda x, y: ((FEATURES @ y - TARGETS) ** 2).sum() + strength * (y**2).sum()
@@ -65,6 +69,7 @@ def test_what_inner_closes_over_is_differentiated():
         np.testing.assert_allclose(grad(2.0), expected, rtol=1e-10)
 
 
+@pytest.mark.long
 def test_trees_and_integer_data():
     """Three variables as in the tests above, whose operations JAX then knows already."""
     labels = np.array([0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 1, 0])
@@ -91,6 +96,7 @@ def test_trees_and_integer_data():
         np.testing.assert_allclose(slope, finite, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_float32_to_its_own_accuracy():
     x, features = jnp.asarray(X, jnp.float32), jnp.asarray(FEATURES, jnp.float32)
     y = lambda x: untuned.argmin(ridge, x, jnp.zeros(3, jnp.float32), data=(features, TARGETS))
@@ -99,6 +105,7 @@ def test_float32_to_its_own_accuracy():
     np.testing.assert_allclose(found, jax.grad(lambda x: (closed(x) ** 2).sum())(X), rtol=1e-3)
 
 
+@pytest.mark.long
 def test_numpy_in_numpy_out_without_x64():
     with jax.enable_x64(False):
         y = untuned.argmin(ridge, X, np.zeros(3), data=(FEATURES, TARGETS))
@@ -113,6 +120,7 @@ def test_start_has_no_derivative_and_no_influence():
     assert not jax.grad(lambda y0: y(y0).sum())(jnp.ones(3)).any()
 
 
+@pytest.mark.long
 def test_many_variables_without_a_matrix():
     """Above 256 variables conjugate gradients do it all; forward, reverse and twice."""
     scale = jnp.asarray(np.linspace(1.0, 50.0, 300))

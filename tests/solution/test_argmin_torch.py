@@ -30,6 +30,7 @@ def squares(y):
     return lambda *given: (y(*given) ** 2).sum()
 
 
+@pytest.mark.long
 def test_solution_and_its_derivatives():
     torch.testing.assert_close(solution(X), closed(X), rtol=1e-12, atol=0)
     given = (X.clone().requires_grad_(), FEATURES.clone().requires_grad_())

@@ -44,6 +44,7 @@ def solve(library, name, on_failure):
         return np.asarray(found), float(slope)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("library", "name"),
     [*(("torch", name) for name in PROBLEMS), ("jax", "two of one"), ("jax", "NaN")],
@@ -70,6 +71,7 @@ def test_warns_and_gives_what_there_is(name):
     assert np.isnan(slope) or name in ("kink", "far away")
 
 
+@pytest.mark.long
 def test_compiled_functions_give_nan_or_warn_when_they_run():
     with jax.enable_x64(True):
         zeros = jnp.zeros(2)

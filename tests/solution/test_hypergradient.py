@@ -9,6 +9,7 @@ from libraries import as_numpy, given
 from reference.problems import quadratic
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_against_the_closed_form(library, dtype):
     problem = quadratic(0, 3, 4, 5.0)
@@ -48,6 +49,7 @@ def test_errors_are_of_the_true_size_where_conditioning_is_bad():
     assert found.gradient_error <= 1e-6 * found.gradient.norm()
 
 
+@pytest.mark.long
 def test_no_solution_is_an_error(library):
     convert = torch.tensor if library == "torch" else np.array
     with pytest.raises(RuntimeError, match="no solution to give"):

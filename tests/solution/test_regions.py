@@ -45,6 +45,7 @@ def derivative(problem, constraint, y0):
     return solve(A, B, c, at, constraint, y0).numpy(), jacobian, np.array(finite).T
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
     ("constraint", "bounds"), [("nonnegative", (0, np.inf)), ((-0.3, 0.5), (-0.3, 0.5))]
@@ -62,6 +63,7 @@ def test_bounds(constraint, bounds, seed):
     np.testing.assert_allclose(jacobian, finite, atol=1e-6 * abs(finite).max() + 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_simplex(seed):
     problem = A, B, c, x = quadratic(seed, 7)
@@ -109,6 +111,7 @@ def test_a_hundred_variables(constraint):
     assert np.all(grad[y >= 0.2] <= 0) or not isinstance(constraint, tuple)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("constraint", ["simplex", (0.0, 0.6)])
 def test_jax_agrees_in_value_and_derivative(constraint):
     A, B, c, x = quadratic(3, 5)

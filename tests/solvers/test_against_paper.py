@@ -71,6 +71,7 @@ def assert_same_run(result, twin):
         assert history["linear_steps"].tolist() == [record["Q"] for record in twin]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     "name",
@@ -88,6 +89,7 @@ def test_every_step_is_the_papers(case, name, library):
     assert_same_run(result, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["S-TFBO", "D-TFBO tight", "D-TFBO 10/10", "D-TFBO 5/3"])
 @pytest.mark.parametrize("name", ["regularization", pytest.param("cleaning", marks=long)])
 def test_every_minibatch_step_is_the_papers(case, name, library):
@@ -125,6 +127,7 @@ def test_the_sub_loops_do_real_work():
     assert result.counts["hvp"] > 4 * STEPS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("solver", "steps"),
     [(STFBO(), 20_000), (DTFBO(c_y=1e-15, c_v=1e-15, cap=2000), 300)],

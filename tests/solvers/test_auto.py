@@ -35,6 +35,7 @@ def solved_by_scipy(name):
         return optimize.minimize(value, flat.x0, jac=True, options={"gtol": 1e-9}).fun
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("condition", [10.0, 1e4])
 def test_quadratics_are_solved(library, condition):
     problem = quadratic(0, 5, 12, condition)
@@ -124,6 +125,7 @@ def test_other_units_of_x_cost_little(library):
     assert max(work.values()) <= 1.5 * work[1.0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("constraint", "bounds"), [("nonnegative", (0, None)), ((-0.2, 0.1), (-0.2, 0.1))]
 )
@@ -136,6 +138,7 @@ def test_a_constraint_is_kept_and_used(library, constraint, bounds):
     np.testing.assert_allclose(as_numpy(result.x), best.x, atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_network_that_is_not_convex_is_handled_and_reported():
     torch.manual_seed(0)
     network = torch.nn.Sequential(
@@ -208,6 +211,7 @@ def test_minibatches_go_back_from_where_they_are_driven_away(library):
     assert np.isfinite(result.history["outer"]).all()
 
 
+@pytest.mark.long
 def test_first_gradients_can_be_the_start_values(library):
     """alpha0 = "auto": multiplying f and g by a power of two changes nothing in D-TFBO."""
     task = given(regularization(1, 40, 30, 6), library)

@@ -40,6 +40,7 @@ def given(problem, library):
     return (outer, inner, convert(library, problem.x0), start), data
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("penalty", [0.0, 1e-3])
 def test_every_step_is_the_twins(library, penalty):
     problem = twin.made(penalty=penalty)
@@ -61,6 +62,7 @@ def test_every_step_is_the_twins(library, penalty):
             np.testing.assert_allclose(as_numpy(a), b, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.long
 def test_powers_of_two_change_no_bit(library):
     (outer, inner, x0, y0), data = given(twin.made(), library)
     # Not 1 itself: XLA leaves that product out, and then fuses and rounds otherwise.
@@ -112,6 +114,7 @@ def test_a_large_network_on_all_rows_keeps_its_time():
     assert result.counts == {"outer_grad": 5, "inner_grad": 10, "hvp": 0, "cross": 5}
 
 
+@pytest.mark.long
 def test_wrong_labels_of_digits(library):
     """Half of 600 labels drawn anew: above training on noisy and trusted rows together."""
     D, t = load_digits(return_X_y=True)

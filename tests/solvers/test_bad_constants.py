@@ -85,6 +85,7 @@ def g(x, y):
     return ((y - x) ** 2).sum()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "start"),
     [

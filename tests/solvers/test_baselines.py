@@ -157,6 +157,7 @@ def assert_same_steps(case, problem, library, sizes):
         np.testing.assert_allclose(result.history["outer"], expected, rtol=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_every_minibatch_step_is_the_twins(case, library):
     # F2SA's twin knows grad_x g of this problem only; there it depends on the rows.
@@ -164,6 +165,7 @@ def test_every_minibatch_step_is_the_twins(case, library):
     assert_same_steps(case, problem, library, SIZES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_every_full_batch_step_is_the_twins(case, library):
     assert_same_steps(case, regularization(1, 40, 30, 6), library, (None, None))
@@ -198,6 +200,7 @@ def test_converges_to_the_closed_form(solver, steps):
     np.testing.assert_allclose(result.state.v, problem.v_star(problem.x_star()), atol=1e-2)
 
 
+@pytest.mark.long
 def test_f2sa_nears_the_solution_as_the_penalty_grows():
     problem = quadratic(0, 3, 4, 5.0)
     task = given(problem, "jax").positional

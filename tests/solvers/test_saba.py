@@ -53,6 +53,7 @@ def stacked(memory, library):
     return [np.stack(part) for part in zip(*map(leaves_of, memory.rows), strict=True)]
 
 
+@pytest.mark.long
 def test_averages_are_the_weighted_means_of_the_memories(library):
     states = []
     run(problem_of(), library, callback=lambda snapshot: states.append(snapshot.state))
@@ -65,6 +66,7 @@ def test_averages_are_the_weighted_means_of_the_memories(library):
                 np.testing.assert_allclose(average, mean, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.long
 def test_the_first_step_is_along_the_full_gradients(library):
     problem = problem_of()
     x0, y0 = problem.x0, problem.y0
@@ -125,6 +127,7 @@ def test_converges_linearly_where_soba_stalls():
     assert gains.max() < 0.5 * gains.min() < -1
 
 
+@pytest.mark.long
 def test_one_block_is_soba_with_constant_steps(library):
     problem = problem_of()
     ours = run(problem, library, sizes=None)

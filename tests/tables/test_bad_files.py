@@ -134,6 +134,7 @@ def command(arguments, folder, patch):
     return ended.value.code, err.getvalue()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["clean", "regularize", "coreset"])
 def test_a_command_on_any_table(name, tmp_path_factory):
     """By estimators that fit in no time, but where thousands of examples are asked for."""

@@ -45,6 +45,7 @@ def test_images_are_read_in_the_order_of_their_paths(folder):
     np.testing.assert_array_equal(found.squares[small], picture("down", 1))
 
 
+@pytest.mark.long
 def test_features_tell_stripes_apart(folder):
     """No line in pixel space does: the stripes are anywhere."""
     found = images.read(folder, "class")
@@ -58,6 +59,7 @@ def test_features_tell_stripes_apart(folder):
     assert model.score(X[~train] / X.std(), label[~train]) > 0.9
 
 
+@pytest.mark.long
 def test_features_are_those_of_the_formula(folder):
     """One image by loops over its patches and the typical ones."""
     found = images.read(folder, "class")
@@ -79,6 +81,7 @@ def test_features_are_those_of_the_formula(folder):
     np.testing.assert_allclose(fast, slow.ravel(), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.long
 def test_a_dictionary_is_saved_as_arrays(folder, tmp_path):
     found = images.read(folder, "class")
     X, dictionary = patches.of_images(found.squares[:20], seed=0)

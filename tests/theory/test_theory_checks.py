@@ -33,6 +33,7 @@ def test_every_inequality_of_the_double_loop_holds(name, solver):
     assert not failed(checks.check_double_loop(problem, solver, run))
 
 
+@pytest.mark.long
 @EACH
 @pytest.mark.parametrize("solver", SINGLE)
 def test_every_inequality_of_the_single_loop_holds(name, solver):
@@ -41,6 +42,7 @@ def test_every_inequality_of_the_single_loop_holds(name, solver):
     assert not failed(checks.check_single_loop(problem, solver, run))
 
 
+@pytest.mark.long
 def test_records_are_the_runs_of_minimize(method):
     problem = known("double stages")
     solver, T = untuned.solvers.get(method)(), 60
@@ -61,6 +63,7 @@ def test_records_are_the_runs_of_minimize(method):
     np.testing.assert_allclose(1 / betas, steps, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_stages_of_the_double_loop():
     """Prop. 1: alpha and, within a sub-loop, beta cross once, where the record says."""
     problem, solver, T = known("double stages"), DTFBO(), 200
@@ -82,6 +85,7 @@ def test_stages_of_the_double_loop():
     assert run.gamma.max() > c.gamma
 
 
+@pytest.mark.long
 def test_stages_of_the_single_loop():
     problem, solver = known("single stages"), STFBO()
     c = single_loop.thresholds(problem.constants(), solver)
@@ -118,6 +122,7 @@ def printed_shares(name, T):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "claim", "T"),
     [
@@ -218,6 +223,7 @@ def test_beta_that_is_not_reset_is_caught():
     assert "anew at every t" in claims_that_fail("gentle", Warm(), 200)
 
 
+@pytest.mark.long
 def test_phi_replaced_by_gamma_is_caught():
     """By its step everywhere, and by the descent of Phi where steps are then too long."""
     assert "x_{t+1} = x_t" in claims_that_fail("far start", PhiIsGamma(), 300)
@@ -253,6 +259,7 @@ TOO_SMALL = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("claim", TOO_SMALL)
 def test_claimed_constant_that_is_too_small_is_caught_in_the_double_loop(claim):
     # Where alpha ends beyond its threshold by far, every step descends; here it does not.

@@ -60,6 +60,7 @@ def on_numpy():
     return f, g, np.ones(2), np.zeros(2), rows
 
 
+@pytest.mark.long
 def test_both_libraries_find_the_same():
     found = []
     for f, g, x0, y0, rows in (on_torch(), on_numpy()):
@@ -68,6 +69,7 @@ def test_both_libraries_find_the_same():
     np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.long
 def test_many_inner_variables_go_through_lanczos():
     weights = np.linspace(1.0, 3.0, 300)
     f = lambda x, y: ((1 + y**2) ** 0.5).sum()
@@ -79,6 +81,7 @@ def test_many_inner_variables_go_through_lanczos():
     assert found.L_g2 < 1e-4
 
 
+@pytest.mark.long
 def test_summary_says_what_is_promised_and_that_it_is_a_guess():
     problem = known("gentle")
     found = untuned.theory.estimate(problem.outer, problem.inner, problem.x0, problem.y0)
@@ -92,6 +95,7 @@ def test_summary_says_what_is_promised_and_that_it_is_a_guess():
         assert f"  {name} " in text
 
 
+@pytest.mark.long
 def test_ill_conditioned_problem_still_has_a_summary():
     f = lambda x, y: ((1 + y**2) ** 0.5).sum()
     g = lambda x, y: 1e-9 * (y**2).sum() + ((y.sum() - x.sum()) ** 2)

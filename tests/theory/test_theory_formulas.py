@@ -166,6 +166,7 @@ def test_a_problem_without_coupling_has_bounds_too():
     close(single_loop.b_1(tiny, STFBO()), single_loop.b_1(k, STFBO()))
 
 
+@pytest.mark.long
 def test_an_ill_conditioned_problem_does_not_overflow():
     k = Constants(1e-5, 1, 100, 1, 1, 1, 1, 100, 1, 1)
     assert single_loop.theorem_2(k, STFBO(), 10) == math.inf

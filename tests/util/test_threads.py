@@ -130,6 +130,7 @@ def test_the_last_to_leave_resets():
         assert blas_threads() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "calls"),
     [

@@ -13,15 +13,10 @@ import numpy as np
 from jax import lax
 from jax import tree_util as tu
 
-from untuned.ops import Scalar, Tree, jax_cache, jax_sharding
+from untuned.ops import Scalar, Tree, jax_cache, jax_options, jax_sharding
 
 name = "jax"
 compiles = True
-
-# XLA's older code generator takes half as long; its products are as quick and its gradients up to
-# twice as slow. Without the optimizer code is three times slower, and there in a fifth of the time.
-OLDER: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
-EFFORTS = {"full": {}, "half": OLDER, "least": OLDER | {"xla_backend_optimization_level": 0}}
 
 tree_map = jax.tree.map
 hypot = jnp.hypot
@@ -325,11 +320,4 @@ def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
     places = jax_sharding.out_shardings(fn, args)
     lowered = (jax.jit(fn, out_shardings=places) if places else jax.jit(fn)).lower(*args)
     with jax_cache.used():
-        if jax.default_backend() != "cpu":
-            return lowered.compile()
-        try:
-            return lowered.compile(EFFORTS[effort])
-        except jax.errors.JaxRuntimeError as error:
-            if "compile option" not in str(error):
-                raise
-            return lowered.compile()  # another version of XLA, which has no such options
+        return lowered.compile(jax_options.of_effort(effort))

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 import optree
 
-from untuned.ops import Scalar, Tree, jax_cache, jax_sharding
+from untuned.ops import Scalar, Tree, jax_cache, jax_options, jax_sharding
 from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
@@ -38,7 +38,7 @@ class OnHost:
     compiles = False
 
     def __init__(self, effort: str):
-        self._options = base.EFFORTS[effort]
+        self._options = jax_options.of_effort(effort)
         self._effort = effort
         self._programs: dict[Hashable, Callable] = {}
         self._compiling = 0.0

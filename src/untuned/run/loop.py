@@ -55,7 +55,7 @@ class Loop:
         self._compile()
 
     def _compile(self) -> None:
-        """Make ready for the rows of the present stage."""
+        """Compile the steps for the rows of the present stage."""
         elapsed = self._stopwatch()
         ops, o = self.problem.ops, self.problem.oracles
         share = self.shares[self.now.stage]
@@ -65,16 +65,16 @@ class Loop:
         feed = feeder.make(now.steps, now.drawn, feeder.longest)
         arguments = (now.carry, data, feed, np.int32(0))
         name = self._name()
-        # A few steps on little data are over long before an optimizing compiler is.
+        # On little data a few steps take less time than an optimizing compiler would.
         little = (
             sum(getattr(leaf, "nbytes", 0) for leaf in ops.flatten(arguments)[0]) <= LITTLE_DATA
         )
-        # Methods of many loops (no fixed number of products) take long to compile, few steps to
-        # end, and spend them on products.
+        # A method without a fixed number of products is made of loops: slow to compile, done in few
+        # steps, and those are spent on products.
         effort = "full" if self.solver.cost.hvp is not None else "least" if little else "half"
         self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, effort=effort)
-        # What the first step sets up is not the method's time. Its result is not used, so where a
-        # step may take long the set-up of its outer parts must do.
+        # What the first step sets up does not count as the method's time. Its result is thrown
+        # away, so where a step may take long no step is made and only the rest is set up.
         one = (effort != "half" or share < 1) and ops.compiles
         ops.sync(self.chunk(*arguments[:3], np.int32(one)))
 
@@ -90,11 +90,11 @@ class Loop:
 
     @property
     def compile_seconds(self) -> float:
-        """All that went to compiling and making ready."""
+        """Seconds spent compiling and setting up."""
         return self.set_up_seconds + self.problem.ops.compile_seconds()
 
     def _start(self, in_one_piece: bool) -> state.Carry:
-        """What the first step is given, by one compiled function in place of many small ones.
+        """What the first step starts from, by one compiled function in place of many small ones.
 
         Not where a checkpoint is to be read: a wrong one is refused before anything is compiled.
         """
@@ -172,7 +172,7 @@ class Loop:
         return taken
 
     def _stopwatch(self) -> Callable[[], float]:
-        """Seconds from now on, but for those that go to compiling."""
+        """Seconds from now on, except those spent compiling."""
         ops = self.problem.ops
         start, compiling = time.perf_counter(), ops.compile_seconds()
         return lambda: time.perf_counter() - start - (ops.compile_seconds() - compiling)
@@ -180,7 +180,7 @@ class Loop:
     def _enter_next_stage(self) -> None:
         """Where a stage is over and more rows are left, go on with them."""
         carry = self.now.carry
-        # A first step only looks around. Where it is the last the sample is unfit: begin anew.
+        # The first step only looks around. A stage that ends with it had an unfit sample.
         unfit = self.now.steps == 1
         ends = (stopping.CONVERGED, stopping.STALLED) + unfit * (stopping.DIVERGED,)
         if int(carry.halt) not in ends or self.now.stage == len(self.shares) - 1:

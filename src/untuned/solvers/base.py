@@ -8,14 +8,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from untuned.data.batches import Batch
 from untuned.ops import Ops, Scalar, Tree
+from untuned.problem.data_checks import Pair
 from untuned.problem.derivatives import Counts, Oracles
 
 # What a step says of the run; whole numbers, since compiled code carries them.
 GO_ON, CONVERGED, DIVERGED, STALLED = 0, 1, 2, 3
 CUT = 4  # by the watch of a run, in the middle of a step
-
-
-Pair = tuple[Any, Any]  # something of the inner side, the same of the outer side
 
 
 class Info(NamedTuple):

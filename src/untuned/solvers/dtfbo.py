@@ -22,8 +22,9 @@ from typing import ClassVar, Literal, NamedTuple
 
 from untuned.data.batches import Batch, Draws, draw
 from untuned.ops import Scalar, Tree
+from untuned.problem.data_checks import Pair
 from untuned.problem.derivatives import Counts, Linear, Oracles
-from untuned.solvers.base import Info, Pair, Solver, descend_x, value_estimate
+from untuned.solvers.base import Info, Solver, descend_x, value_estimate
 from untuned.solvers.hyperparameters import require_count, require_positive, require_start
 from untuned.solvers.numerics.adagrad_norm import (
     Descent,

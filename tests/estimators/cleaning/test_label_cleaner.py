@@ -58,6 +58,7 @@ def found(cleaner, wrong):
     return roc_auc_score(~wrong, cleaner.quality_), f1_score(wrong, flagged)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trusted", [False, True])
 @pytest.mark.parametrize("transition", [None, SWAP], ids=["uniform", "by class"])
 def test_wrong_labels_are_found(transition, trusted):
@@ -73,6 +74,7 @@ def test_wrong_labels_are_found(transition, trusted):
         assert cleaner.transition_[0, 1] > 0.25 > 0.05 > cleaner.transition_[1].min()
 
 
+@pytest.mark.long
 def test_results_fit_together():
     X, given, wrong, _, *known = table()
     cleaner = LabelCleaner(random_state=0).fit(X, given, *known)
@@ -102,6 +104,7 @@ def test_digits_with_three_in_ten_labels_wrong():
     assert abs(cleaner.noise_rate_ - 0.3) < 0.03
 
 
+@pytest.mark.long
 def test_right_labels_are_left_alone():
     X, y = load_wine(return_X_y=True)
     cleaner = LabelCleaner(random_state=0).fit(X, y)
@@ -251,6 +254,7 @@ def test_frames_and_strings_change_nothing():
         assert np.array_equal(cleaner.predict(frame(data)), names[plain.predict(X)])
 
 
+@pytest.mark.long
 def test_weights_are_repetitions_and_order_is_nothing():
     X, given, *_ = table()
     times = np.random.default_rng(0).integers(0, 3, ROWS)
@@ -263,6 +267,7 @@ def test_weights_are_repetitions_and_order_is_nothing():
     assert weighted.noise_rate_ == pytest.approx(repeated.noise_rate_)
 
 
+@pytest.mark.long
 def test_rows_without_weight_are_judged_all_the_same():
     X, given, wrong, *_ = table()
     weight = (np.arange(ROWS) % 5 > 0).astype(float)
@@ -281,6 +286,7 @@ def test_equal_rows_are_in_one_fold():
     assert np.bincount(fold).tolist() == [20, 20, 20]
 
 
+@pytest.mark.long
 def test_sparse_rows_and_probabilities_alone_and_a_judge_of_ones_own():
     X, given, wrong, *_ = table()
     scaled = csr_matrix(X / 10.0 ** np.arange(COLUMNS))
@@ -296,6 +302,7 @@ def test_sparse_rows_and_probabilities_alone_and_a_judge_of_ones_own():
         alone.predict(X)
 
 
+@pytest.mark.long
 def test_memory_on_sparse_rows_is_that_of_a_few_models():
     """Nothing waits for the garbage collector: here a model is far larger than the rows."""
     rng = np.random.default_rng(0)

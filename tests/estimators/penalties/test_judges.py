@@ -99,6 +99,7 @@ def test_the_loss_of_one_row_is_bounded():
     np.testing.assert_allclose(bounded_slope(losses), slopes, atol=1e-7)
 
 
+@pytest.mark.long
 def test_rows_far_out_do_not_choose_the_strength():
     """Heavy tails, and classes by thresholds: a few rows far out are sure to be judged wrong.
 

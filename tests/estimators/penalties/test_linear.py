@@ -191,6 +191,7 @@ def test_folds_have_their_share_of_each_class():
     assert abs(np.bincount(labels[test]) - [12, 6, 1.8]).max() <= 1
 
 
+@pytest.mark.long
 def test_noise_is_told_from_what_matters():
     """Better than cross-validated scikit-learn where few of many features matter."""
     random = np.random.default_rng(1)

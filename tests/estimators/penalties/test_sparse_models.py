@@ -70,6 +70,7 @@ def test_softmax_and_counts_are_those_of_scikit_learn():
     np.testing.assert_allclose(fit.coef[:, 0], judge.coef_, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("loss", ["squared", "softmax", "poisson", "gamma"])
 def test_the_derivative_lives_on_the_support(loss, mixed):
@@ -95,6 +96,7 @@ def test_the_derivative_lives_on_the_support(loss, mixed):
     assert check.relative_error < 1e-4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "model",
     [
@@ -112,6 +114,7 @@ def test_scikit_learn_conventions(model):
         check_estimator(model)
 
 
+@pytest.mark.long
 def test_one_strength_is_about_that_of_lassocv_and_many_do_better():
     random = np.random.default_rng(0)
     X = random.normal(size=(3300, 100))
@@ -133,6 +136,7 @@ def test_one_strength_is_about_that_of_lassocv_and_many_do_better():
     np.testing.assert_allclose(each.coef_ * scale, judge.coef_ / alpha, atol=1e-5)
 
 
+@pytest.mark.long
 def test_groups_weights_names_pickle_and_grid():
     X, y = planted()
     frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(12)])

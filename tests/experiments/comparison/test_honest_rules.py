@@ -152,6 +152,7 @@ def test_a_target_that_most_seeds_miss_is_not_reached():
     assert standings.spoken(whole)["s to 1 %"].iloc[0] == "-"
 
 
+@pytest.mark.long
 def test_a_run_that_diverges_is_kept_and_says_so():
     frame = run("soba", "step_size=1e+06 outer_ratio=1e-06")
     assert frame["status"].iloc[-1] == "diverged"
@@ -159,6 +160,7 @@ def test_a_run_that_diverges_is_kept_and_says_so():
     assert np.isfinite(frame["value"].iloc[0])
 
 
+@pytest.mark.long
 def test_a_divergence_is_drawn_and_never_helps_a_median():
     frame = pd.concat(
         [

@@ -185,6 +185,7 @@ def test_scores_by_hand():
 # Learning
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["uniform", "icarl", "d-tfbo", "auto"])
 def test_streams_are_learned_online(method):
     protocol = Online(batch=20, chosen=5, memory=12, passes=2)
@@ -197,6 +198,7 @@ def test_streams_are_learned_online(method):
     np.testing.assert_array_equal(found.accuracy, again.accuracy)
 
 
+@pytest.mark.long
 def test_memory_is_what_keeps_the_past():
     """Without masks a network forgets what it does not see again."""
     stream = blobs(masked=False)
@@ -232,6 +234,7 @@ def test_an_online_run_makes_the_steps_it_says(monkeypatch):
     assert [entry[3] for entry in asked] == [False] * 3 + [True] + [False] * 6 + [True] * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(6, 5), (1, 12, 12), (2, 40, 40)])
 def test_rows_may_have_any_shape(shape):
     """Pictures of one channel or more go through convolutions, other shapes are flattened."""

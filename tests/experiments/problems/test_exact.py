@@ -77,6 +77,7 @@ def weights():
     return measurement.experiment("digits-cleaning", 100).first_rows(100).exact
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("task", "size"), [(strengths, 30), (weights, 100)])
 def test_an_excursion_leaves_no_trace(task, size):
     """What is kept for speed, a Hessian from far away too, does not change a value."""
@@ -88,6 +89,7 @@ def test_an_excursion_leaves_no_trace(task, size):
         assert value.value(start, y0) == pytest.approx(fresh, abs=1e-6)
 
 
+@pytest.mark.long
 def test_a_solve_that_was_cut_short_goes_on_with_a_new_hessian(monkeypatch):
     expected = strengths().value(np.full(30, -8.0), np.zeros(30))
     monkeypatch.setattr(exact, "EVALUATIONS", 3)

@@ -71,6 +71,7 @@ def test_a_bad_file_is_named(damage, monkeypatch, tmp_path):
         datasets.load("covtype")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "features"), [("breast-cancer", 30), ("diabetes-ridge", 10)])
 def test_bundled_selection_is_scikit_learns_at_equal_strengths(name, features):
     experiment = registry.get(name)

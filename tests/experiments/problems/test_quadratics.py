@@ -35,6 +35,7 @@ def points(experiment):
     return random.standard_normal(len(experiment.x0)), random.standard_normal(len(experiment.y0))
 
 
+@pytest.mark.long
 def test_matrices_are_those_of_the_functions(experiment, flat):
     x, y = points(experiment)
     exact = experiment.closed_form
@@ -48,6 +49,7 @@ def test_matrices_are_those_of_the_functions(experiment, flat):
     np.testing.assert_allclose(flat.hvp(x, y, y), exact.inner.A @ y, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.long
 def test_value_function_is_that_of_a_solved_inner_problem(experiment, flat):
     x, y = points(experiment)
     solved = flat.solve_inner(x, y)
@@ -106,6 +108,7 @@ def test_metrics_without_a_model(experiment):
     )
 
 
+@pytest.mark.long
 def test_a_run_reaches_the_solution():
     experiment = registry.get("quadratic-10")
     solver = AID(step_size=0.1, outer_ratio=5.0, inner_steps=30, linear_steps=20)

@@ -27,6 +27,7 @@ def test_everything_is_written(written):
     assert "168 of 168 inequalities hold" in page
 
 
+@pytest.mark.long
 def test_averages_are_below_their_bounds_and_fall_like_one_over_the_steps(written):
     averages = pandas.read_parquet(written[0] / "averages.parquet")
     assert (averages["average"] <= averages["bound"]).all()
@@ -40,6 +41,7 @@ def test_averages_are_below_their_bounds_and_fall_like_one_over_the_steps(writte
     np.testing.assert_allclose(promised["S-TFBO"], -1, atol=0.02)
 
 
+@pytest.mark.long
 def test_printed_claims_are_exceeded_with_another_seed_too(written):
     found = pandas.read_parquet(written[0] / "printed.parquet")
     assert (found["measured / printed"] > 1).all()

@@ -87,6 +87,7 @@ def left_untouched(path):
 REMEDY = "give another path, or delete the file to start anew."
 
 
+@pytest.mark.long
 @both_libraries
 def test_checkpoint_of_the_same_run_is_taken(library, saved, tmp_path):
     # The cases below are only worth something if nothing but their change is refused.

@@ -104,6 +104,7 @@ def test_a_longer_run_extends_a_shorter_one(library, tmp_path):
         assert_same_result(longer, whole)
 
 
+@pytest.mark.long
 def test_a_run_that_ended_between_records_leaves_no_trace(tmp_path):
     """The record of an early end is not one of the longer run's."""
     task = given(quadratic(0, 3, 4, 5.0), "jax").positional
@@ -117,6 +118,7 @@ def test_a_run_that_ended_between_records_leaves_no_trace(tmp_path):
     assert_same_result(untuned.minimize(*task, **options, max_steps=40, checkpoint=path), whole)
 
 
+@pytest.mark.long
 def test_a_converged_run_goes_on_only_if_more_is_asked(tmp_path):
     task = given(quadratic(0, 3, 4, 5.0), "jax").positional
     options = {"method": "s-tfbo", "checkpoint": tmp_path / "run", "max_steps": 5000}

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 from untuned.data.batches import Batch
 from untuned.ops import Tree
+from untuned.problem.data_checks import Pair
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.base import Info, Pair, Solver
+from untuned.solvers.base import Info, Solver
 
 
 @dataclass(frozen=True)

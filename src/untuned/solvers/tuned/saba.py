@@ -25,8 +25,9 @@ from typing import ClassVar, NamedTuple
 from untuned.data.batches import Batch, on_block, share, slot, slots
 from untuned.data.streams import block_count
 from untuned.ops import Scalar, Tree
+from untuned.problem.data_checks import Pair
 from untuned.problem.derivatives import Counts, Inner, Oracles
-from untuned.solvers.base import Info, Pair, descend_x
+from untuned.solvers.base import Info, descend_x
 from untuned.solvers.hyperparameters import require_count
 from untuned.solvers.tuned.base import Tuned, report
 
