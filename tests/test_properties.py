@@ -185,8 +185,10 @@ def assert_the_shape_of_a_tree_does_not_matter(solver, library):
     assert as_numpy(b.y[1]["a"][0]).shape == (1, 2)
     joined = np.concatenate([[as_numpy(b.x["scalar"])], as_numpy(b.x["rest"][0])])
     np.testing.assert_allclose(joined, as_numpy(a.x), atol=1e-12)
+    # MAID compares values and stops loops by norms: what rounding decides there is larger than it.
+    rtol = 1e-5 if solver.name == "maid" else 1e-9
     for name in ("outer", "hypergrad_norm", "step_y"):
-        np.testing.assert_allclose(b.history[name], a.history[name], rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(b.history[name], a.history[name], rtol=rtol, atol=1e-13)
 
 
 @pytest.mark.long
@@ -224,6 +226,14 @@ class CountingOracles(Oracles):
     def outer(self, *args):
         self.made["outer_grad"] += 1
         return super().outer(*args)
+
+    def outer_value(self, *args):
+        self.made["outer_grad"] += 1  # a bare value counts as much
+        return super().outer_value(*args)
+
+    def inner_value(self, *args):
+        self.made["inner_grad"] += 1
+        return super().inner_value(*args)
 
     def inner_grad(self, *args):
         self.made["inner_grad"] += 1

@@ -7,13 +7,18 @@ import pytest
 
 import untuned
 from libraries import as_numpy, given
+from reference.abo import abo
 from reference.aid import aid
 from reference.amigo import amigo
+from reference.bisls import bisls
+from reference.bisps import bisps
 from reference.bsa import bsa
 from reference.coupled import coupled
 from reference.f2sa import f2sa
+from reference.f2sa2 import f2sa2
 from reference.fsla import fsla
 from reference.itd import itd
+from reference.maid import maid
 from reference.mrbo import mrbo
 from reference.problems import cleaning, quadratic, regularization
 from reference.saba import saba
@@ -25,11 +30,15 @@ from reference.vrbo import vrbo
 from untuned.data.streams import Stream, blocks, uniforms
 from untuned.ops import get
 from untuned.solvers import (
+    ABO,
     AID,
     BSA,
+    DTFBO,
     F2SA,
+    F2SA2,
     FSLA,
     ITD,
+    MAID,
     MRBO,
     SABA,
     SOBA,
@@ -37,6 +46,8 @@ from untuned.solvers import (
     TTSA,
     VRBO,
     AmIGO,
+    BiSLS,
+    BiSPS,
     StocBiO,
 )
 from untuned.solvers.numerics import conjugate_gradient
@@ -44,18 +55,33 @@ from untuned.solvers.numerics.neumann import hia, shia
 
 RATES = {"step_size": 0.12, "outer_ratio": 1.7}
 CASES = {
+    "abo": (ABO(strong_convexity=0.7, linear_steps=3), abo),
+    "abo public code": (
+        ABO(strong_convexity=2.0, sum_of="square", inner_steps=4, linear_steps=3),
+        abo,
+    ),
     "aid": (AID(**RATES, inner_steps=4, linear_steps=3), aid),
     "aid fixed-point": (
         AID(**RATES, inner_steps=4, linear_steps=3, linear_solver="fixed-point"),
         aid,
     ),
     "amigo": (AmIGO(**RATES, inner_steps=4, linear_steps=3), amigo),
+    "bisls": (BiSLS(first_x=0.5, first_y=3.0, inner_steps=3, linear_steps=3), bisls),
+    "bisls with slack": (BiSLS(delta=0.1, shrink=0.7, inner_steps=2, linear_steps=3), bisls),
+    "bisps": (BiSPS(longest_x=0.6, longest_y=0.9, inner_steps=3, linear_steps=3), bisps),
+    "bisps bounded": (
+        BiSPS(c=0.9, outer_bound=-1.0, inner_bound=-0.5, inner_steps=2, linear_steps=3),
+        bisps,
+    ),
     "bsa": (BSA(**RATES, inner_steps=4, linear_steps=5), bsa),
     "f2sa": (F2SA(**RATES, inner_steps=3, delta=0.2, lambda0=1.5), f2sa),
+    "f2sa-2": (F2SA2(**RATES, inner_steps=3, nu=0.2), f2sa2),
     "fsla": (FSLA(**RATES), fsla),
     "fsla long steps": (FSLA(step_size=1.5, outer_ratio=20.0), fsla),
     "itd": (ITD(**RATES, inner_steps=4), itd),
     "itd one step": (ITD(**RATES, inner_steps=1), itd),
+    "maid": (MAID(outer_smoothness=3.0, beta0=1.0), maid),
+    "maid rough": (MAID(cross_smoothness=0.5, inverse_smoothness=0.3, eta=0.3, beta0=9.0), maid),
     "mrbo": (MRBO(**RATES, linear_steps=4, eta=0.6), mrbo),
     "saba": (SABA(**RATES), saba),
     "soba": (SOBA(**RATES), soba),
@@ -161,7 +187,7 @@ def assert_same_steps(case, problem, library, sizes):
 @pytest.mark.parametrize("case", CASES)
 def test_every_minibatch_step_is_the_twins(case, library):
     # F2SA's twin knows grad_x g of this problem only; there it depends on the rows.
-    problem = cleaning(2, 30, 24, 5, 3, 0.4) if case == "f2sa" else coupled(3, 30, 24, 4)
+    problem = cleaning(2, 30, 24, 5, 3, 0.4) if case.startswith("f2sa") else coupled(3, 30, 24, 4)
     assert_same_steps(case, problem, library, SIZES)
 
 
@@ -188,6 +214,10 @@ def test_every_method_has_a_case():
         (MRBO(step_size=0.15, linear_steps=100), 2000),
         (VRBO(step_size=0.15, linear_steps=100), 400),
         (ITD(step_size=0.15, inner_steps=150), 300),
+        (ABO(strong_convexity=1.0), 200),
+        (BiSPS(outer_bound=-10.0, inner_bound=-10.0, longest_x=0.5, longest_y=0.3), 500),
+        (MAID(beta0=1.0), 200),
+        (DTFBO(linear_solver="cg", c_y=1e-8, c_v=1e-8), 300),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -198,6 +228,43 @@ def test_converges_to_the_closed_form(solver, steps):
     result = untuned.minimize(*given(problem, "jax").positional, method=solver, max_steps=steps)
     np.testing.assert_allclose(result.state.x, problem.x_star(), atol=1e-3)
     np.testing.assert_allclose(result.state.v, problem.v_star(problem.x_star()), atol=1e-2)
+
+
+@pytest.mark.long
+def test_line_search_converges_where_one_step_follows():
+    problem = quadratic(0, 3, 4, 1.0)
+    result = untuned.minimize(*given(problem, "jax").positional, method=BiSLS(), max_steps=60)
+    np.testing.assert_allclose(result.state.x, problem.x_star(), atol=1e-3)
+
+
+@pytest.mark.long
+def test_error_of_the_symmetric_difference_is_of_second_order():
+    """Where F2SA's falls with nu = 1 / lambda (METHODS part 7)."""
+    problem = quadratic(0, 3, 4, 5.0)
+    task = given(problem, "torch")
+    o = untuned.oracles(task.outer, task.inner, like=(task.x0, task.y0))
+    truth = np.linalg.norm(problem.hypergradient(problem.x0))
+
+    def error(nu):
+        solver = F2SA2(step_size=0.15, inner_steps=500, nu=nu)
+        _, info = solver.step(o, solver.init(o, task.x0, task.y0), untuned.Batch())
+        return abs(float(info.hypergrad_norm) - truth)
+
+    assert error(0.05) < 0.3 * error(0.1)
+
+
+def test_conjugate_gradients_need_fewer_products():
+    problem = quadratic(0, 3, 4, 50.0)
+    task = given(problem, "jax").positional
+    settings = {"c_y": 1e-6, "c_v": 1e-6}
+    products, ends = [], []
+    for linear_solver in ("adagrad-norm", "cg"):
+        solver = DTFBO(linear_solver=linear_solver, **settings)
+        run = untuned.minimize(*task, method=solver, max_steps=20)
+        products.append(run.counts["hvp"])
+        ends.append(run.state.x)
+    np.testing.assert_allclose(ends[1], ends[0], atol=1e-3)
+    assert products[1] < 0.1 * products[0]
 
 
 @pytest.mark.long
@@ -253,6 +320,14 @@ def test_series_and_conjugate_gradients(name):
         (lambda: F2SA(delta=0), "F2SA was given delta=0"),
         (lambda: MRBO(eta=float("nan")), "MRBO was given eta=nan"),
         (lambda: AID(linear_solver="gmres"), "linear_solver='gmres'; expected 'cg' or"),
+        (lambda: DTFBO(linear_solver="lu"), "DTFBO was given linear_solver='lu'; expected 'adag"),
+        (lambda: ABO(sum_of="s"), "ABO was given sum_of='s'; expected 'inverse' or 'square'"),
+        (lambda: ABO(inner_steps=-1), "ABO was given inner_steps=-1"),
+        (lambda: BiSPS(outer_bound=float("inf")), "outer_bound=inf; expected a finite number"),
+        (lambda: BiSLS(delta=-1.0), r"BiSLS was given delta=-1\.0; expected a finite number from"),
+        (lambda: BiSLS(shrink=1.0), r"shrink=1\.0; expected a number between zero and one"),
+        (lambda: MAID(strong_convexity=0), "MAID was given strong_convexity=0"),
+        (lambda: F2SA2(nu=-0.1), r"F2SA2 was given nu=-0\.1"),
     ],
 )
 def test_bad_hyperparameters_are_named(make, words):

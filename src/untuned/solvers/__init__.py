@@ -6,6 +6,10 @@ from untuned.solvers.base import Info, Solver
 from untuned.solvers.registry import METHODS, get, names
 
 if TYPE_CHECKING:
+    from untuned.solvers.adaptive.abo import ABO
+    from untuned.solvers.adaptive.bisls import BiSLS
+    from untuned.solvers.adaptive.bisps import BiSPS
+    from untuned.solvers.adaptive.maid import MAID
     from untuned.solvers.auto.method import Auto
     from untuned.solvers.dtfbo import DTFBO
     from untuned.solvers.stfbo import STFBO
@@ -13,6 +17,7 @@ if TYPE_CHECKING:
     from untuned.solvers.tuned.amigo import AmIGO
     from untuned.solvers.tuned.bsa import BSA
     from untuned.solvers.tuned.f2sa import F2SA
+    from untuned.solvers.tuned.f2sa2 import F2SA2
     from untuned.solvers.tuned.fsla import FSLA
     from untuned.solvers.tuned.itd import ITD
     from untuned.solvers.tuned.mrbo import MRBO
@@ -24,12 +29,15 @@ if TYPE_CHECKING:
     from untuned.solvers.tuned.vrbo import VRBO
 
 __all__ = [
+    "ABO",
     "AID",
     "BSA",
     "DTFBO",
     "F2SA",
+    "F2SA2",
     "FSLA",
     "ITD",
+    "MAID",
     "MRBO",
     "SABA",
     "SOBA",
@@ -39,6 +47,8 @@ __all__ = [
     "VRBO",
     "AmIGO",
     "Auto",
+    "BiSLS",
+    "BiSPS",
     "Info",
     "Solver",
     "StocBiO",

@@ -12,6 +12,9 @@ y and v where the last iteration ended and from beta_0, gamma_0 anew,
 
 with eps_y = c_y / T and eps_v = c_v / T. The etas and cs are those of Remark 1; at 1 this is the
 algorithm to the letter. Given loop counts, the loops run that often and test nothing (appendix B).
+
+`linear_solver="cg"` solves for v by conjugate gradients to the same accuracy instead, as AdaRHD
+does: of the order of 1 / eps Hessian products in place of 1 / eps^2, and no gamma.
 """
 
 from __future__ import annotations
@@ -25,7 +28,13 @@ from untuned.ops import Scalar, Tree
 from untuned.problem.data_checks import Pair
 from untuned.problem.derivatives import Counts, Linear, Oracles
 from untuned.solvers.base import Info, Solver, descend_x, value_estimate
-from untuned.solvers.hyperparameters import require_count, require_positive, require_start
+from untuned.solvers.hyperparameters import (
+    require_choice,
+    require_count,
+    require_positive,
+    require_start,
+)
+from untuned.solvers.numerics import conjugate_gradient
 from untuned.solvers.numerics.adagrad_norm import (
     Descent,
     Start,
@@ -61,6 +70,7 @@ class DTFBO(Solver):
     c_y, c_v : the sub-loops end at squared norms c_y / T and c_v / T.
     inner_steps, linear_steps : None for the while-loops of Algorithm 1; a whole number for that
         many steps without a test (the paper uses 10 and 10, or 5 and 3).
+    linear_solver : "adagrad-norm", as in the paper, or "cg", on one batch per outer iteration.
     cap : most steps of a while-loop; where it is hit the run goes on and the history says so.
     horizon : T. None: `max_steps` of the run (1000 when stepped by hand). "anytime": t + 1 in
         place of T at iteration t, so that a run can be extended later.
@@ -81,6 +91,7 @@ class DTFBO(Solver):
     c_v: float = 1.0
     inner_steps: int | None = None
     linear_steps: int | None = None
+    linear_solver: Literal["adagrad-norm", "cg"] = "adagrad-norm"
     cap: int = 10_000
     horizon: int | Literal["anytime"] | None = None
 
@@ -91,6 +102,7 @@ class DTFBO(Solver):
     def __post_init__(self) -> None:
         require_start(self, *self.start_values)
         require_positive(self, "eta_x", "eta_y", "eta_v", "c_y", "c_v")
+        require_choice(self, "linear_solver", "adagrad-norm", "cg")
         counts = ["inner_steps", "linear_steps"]
         if self.horizon != "anytime":
             counts.append("horizon")
@@ -105,12 +117,17 @@ class DTFBO(Solver):
         """One batch per sub-step and one for the cross product, or one in all."""
         if self.inner_steps is None or self.linear_steps is None:
             return 1
-        return self.inner_steps + self.linear_steps + 1
+        return self.inner_steps + (0 if self._by_cg else self.linear_steps) + 1
+
+    @property
+    def _by_cg(self) -> bool:
+        return self.linear_solver == "cg"
 
     @property
     def cost(self) -> Counts:
         """Evaluations per step; None for a while-loop, which runs until its problem is solved."""
-        return Counts(1, self.inner_steps, self.linear_steps, 1)
+        linear = self.linear_steps and self.linear_steps + int(self._by_cg)  # a first residual
+        return Counts(1, self.inner_steps, linear, 1)
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with v = 0."""
@@ -132,7 +149,8 @@ class DTFBO(Solver):
         x, h_norm = descend_x(o, step_x, hypergrad, h_norm, x)
 
         # A while-loop evaluates once more than it steps: the test that ends it.
-        y_tests, v_tests = int(self.inner_steps is None), int(self.linear_steps is None)
+        y_tests = int(self.inner_steps is None)
+        v_tests = int(self.linear_steps is None or self._by_cg)
         info = Info(
             outer=f.value,
             inner_grad_norm=y.norm,
@@ -171,6 +189,8 @@ class DTFBO(Solver):
     ) -> tuple[Descent, Linear]:
         """v^Q, and the second derivatives of g that the cross product is to use."""
         ops, x = o.ops, state.x
+        if self._by_cg:
+            return self._conjugate(o, state, batch, y, f_y)
         if isinstance(batch.inner, Draws):
 
             def residual(q: Scalar, v: Tree) -> Tree:
@@ -194,6 +214,23 @@ class DTFBO(Solver):
         else:
             v = descend_for(ops, residual, state.v, self.gamma0, self.eta_v, self.linear_steps)
         return v, linear
+
+    def _conjugate(
+        self, o: Oracles, state: State, batch: Batch, y: Tree, f_y: Tree
+    ) -> tuple[Descent, Linear]:
+        """The same by conjugate gradients from the last v, on the rows of the cross product."""
+        ops = o.ops
+        linear = o.linear(state.x, y, draw(ops, batch.inner, self.inner_draws - 1))
+        residual = ops.sub(f_y, linear.hvp(state.v))
+        until = self.linear_steps is None
+        found = conjugate_gradient.solve(
+            ops, linear.hvp, residual, state.v,
+            tolerance=self._epsilon(self.c_v, state.t) if until else 0.0,
+            most=self.linear_steps or self.cap,
+        )  # fmt: skip
+        capped = found.steps >= self.cap if until else False
+        no_rate = ops.scalar(0.0, y)
+        return Descent(found.z, found.residual_norm, no_rate, found.steps, capped), linear
 
     def _epsilon(self, c: float, t: Scalar) -> Scalar:
         if self.horizon == "anytime":

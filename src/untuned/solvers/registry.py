@@ -9,14 +9,19 @@ from untuned.util.wording import unknown
 
 # name -> "module:class"; modules are imported when a method is asked for.
 METHODS = {
+    "abo": "untuned.solvers.adaptive.abo:ABO",
     "aid": "untuned.solvers.tuned.aid:AID",
     "amigo": "untuned.solvers.tuned.amigo:AmIGO",
     "auto": "untuned.solvers.auto.method:Auto",
+    "bisls": "untuned.solvers.adaptive.bisls:BiSLS",
+    "bisps": "untuned.solvers.adaptive.bisps:BiSPS",
     "bsa": "untuned.solvers.tuned.bsa:BSA",
     "d-tfbo": "untuned.solvers.dtfbo:DTFBO",
     "f2sa": "untuned.solvers.tuned.f2sa:F2SA",
+    "f2sa-2": "untuned.solvers.tuned.f2sa2:F2SA2",
     "fsla": "untuned.solvers.tuned.fsla:FSLA",
     "itd": "untuned.solvers.tuned.itd:ITD",
+    "maid": "untuned.solvers.adaptive.maid:MAID",
     "mrbo": "untuned.solvers.tuned.mrbo:MRBO",
     "s-tfbo": "untuned.solvers.stfbo:STFBO",
     "saba": "untuned.solvers.tuned.saba:SABA",

@@ -21,12 +21,11 @@ from untuned.data.batches import Batch
 from untuned.ops import Tree
 from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.base import Info, descend_x
-from untuned.solvers.hyperparameters import require_count
+from untuned.solvers.hyperparameters import require_choice, require_count
 from untuned.solvers.numerics import conjugate_gradient
 from untuned.solvers.numerics.descent import descend
 from untuned.solvers.tuned.base import Tuned, report
 from untuned.solvers.tuned.soba import State
-from untuned.util.wording import brief
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,7 @@ class AID(Tuned):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_count(self, "inner_steps", "linear_steps")
-        if self.linear_solver not in ("cg", "fixed-point"):
-            raise ValueError(
-                f"AID was given linear_solver={brief(self.linear_solver)}; expected 'cg' or "
-                "'fixed-point'."
-            )
+        require_choice(self, "linear_solver", "cg", "fixed-point")
 
     @property
     def cost(self) -> Counts:
