@@ -239,7 +239,7 @@ def reproduce(
     ] = False,
     tasks: Annotated[int | None, typer.Option(help="Tables: how many tasks to run.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Tables: how many seeds, 3 by default.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Tables: paper or code.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Tables: paper or published.")] = None,
 ) -> None:
     """Reproduce the paper's figures and tables on real data; finished runs are not repeated.
 

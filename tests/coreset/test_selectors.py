@@ -75,16 +75,39 @@ def test_all_rows_can_be_chosen(method):
     assert sorted(chosen.indices.tolist()) == list(range(6))
 
 
-def test_balanced_takes_equal_parts_in_order():
+def test_balance_takes_equal_parts_in_order():
     net, X, y = make(30)
     y = np.where(np.arange(30) < 26, 0, 1)
     for method in ("uniform", "bcsr", "greedy-coreset"):
-        chosen = coreset.select(net, X, y, 8, method=method, balanced=True)
+        chosen = coreset.select(net, X, y, 8, method=method, balance="class")
         assert np.bincount(y[chosen.indices]).tolist() == [4, 4]
     # A class that runs out is filled up from the others.
     y = np.where(np.arange(30) < 28, 0, 1)
-    chosen = coreset.select(net, X, y, 8, method="uniform", balanced=True)
+    chosen = coreset.select(net, X, y, 8, method="uniform", balance="class")
     assert np.bincount(y[chosen.indices]).tolist() == [6, 2]
+    with pytest.raises(ValueError, match="balance='rows' is not usable; expected 'class' or None"):
+        coreset.select(net, X, y, 8, balance="rows")
+
+
+def test_classes_are_filled_in_the_order_of_the_weights():
+    """A class none of whose rows would be among the first: its heaviest come, not random ones."""
+    net, X, y = make(30)
+    y = np.where(np.arange(30) < 26, 0, 1)
+    shared = {"method": "s-tfbo", "start": 1.0, "steps": 40, "strength": 1.0, "seed": 0}
+    weight = coreset.distribution(net, X, y, 4, **shared)
+    heavy = 26 + np.flatnonzero(weight[26:] > 0)
+    chosen = coreset.select(net, X, y, 4, balance="class", **shared)
+    rare = chosen.indices[y[chosen.indices] == 1]
+    assert 0 < len(heavy) < 4
+    assert set(rare[: len(heavy)]) <= set(heavy)
+
+
+def test_start_values_per_row_are_those_of_a_mean_over_rows():
+    net, X, y = make(30)
+    for method in ("s-tfbo", "d-tfbo"):
+        per_row = coreset.distribution(net, X, y, 4, method=method, start=0.2, per_row=True)
+        plain = coreset.distribution(net, X, y, 4, method=method, start=0.2 * 30)
+        np.testing.assert_array_equal(per_row, plain)
 
 
 def test_class_aware_selectors_hold_rare_classes():

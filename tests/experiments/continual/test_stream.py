@@ -216,22 +216,25 @@ def test_an_online_run_makes_the_steps_it_says(monkeypatch):
 
     def watched(model, X, y, size, **settings):
         chosen = real(model, X, y, size, **settings)
-        asked.append((len(y), size, settings["classes"].tolist(), settings["balanced"]))
+        asked.append((len(y), size, settings["classes"].tolist(), settings["balance"]))
         assert set(y) <= set(settings["classes"])  # the rows' own mask, old memories too
         return chosen
 
     monkeypatch.setattr(coreset, "select", watched)
     protocol = Online(batch=40, chosen=10, memory=20, passes=3)
     learner.learn(blobs(tasks=2), "uniform", protocol, 0)
-    last_pass = [(40, 10, [0, 1], False)] * 3
-    assert asked[:4] == [*last_pass, (30, 20, [0, 1], False)]
-    assert asked[4:7] == [(40, 10, [2, 3], False)] * 3
-    assert asked[7:] == [(20, 10, [0, 1], False), (30, 10, [2, 3], False)]
+    last_pass = [(40, 10, [0, 1], None)] * 3
+    assert asked[:4] == [*last_pass, (30, 20, [0, 1], None)]
+    assert asked[4:7] == [(40, 10, [2, 3], None)] * 3
+    assert asked[7:] == [(20, 10, [0, 1], None), (30, 10, [2, 3], None)]
     asked.clear()
-    learner.learn(blobs(tasks=2), "bcsr", protocol, 0)
+    learner.learn(blobs(tasks=2), "uniform-per-class", protocol, 0)
+    assert [entry[3] for entry in asked[3:]] == ["class"] + [None] * 3 + ["class"] * 2
+    asked.clear()
+    learner.learn(blobs(tasks=2), "bcsr", protocol, 0, balance="class")
     # Task 1 chooses in the last pass only; later tasks in all but the first, and train on it.
     assert [entry[2] for entry in asked] == [[0, 1]] * 4 + [[2, 3]] * 6 + [[0, 1], [2, 3]]
-    assert [entry[3] for entry in asked] == [False] * 3 + [True] + [False] * 6 + [True] * 2
+    assert [entry[3] for entry in asked] == [None] * 3 + ["class"] + [None] * 6 + ["class"] * 2
 
 
 @pytest.mark.long
@@ -275,7 +278,7 @@ def test_seeds_are_paired():
 
 
 def test_presets_say_what_differs():
-    paper, code = protocols.preset("paper"), protocols.preset("code")
+    paper, code = protocols.preset("paper"), protocols.preset("published")
     assert (paper.rate, paper.start, paper.inner_steps, paper.linear_steps) == (5, 5, 5, 3)
     assert (paper.online.rate_decay, paper.online.replay) == (0.9, 0.5)
     assert (code.online.rate_decay, code.online.replay, code.rate) == (0.875, 0.1, 10)
@@ -284,6 +287,10 @@ def test_presets_say_what_differs():
     given = protocols.options("bcsr", code, "head", None)
     assert given == {"proxy": "head", "start": 10}
     assert protocols.options("icarl", paper, "head", None) == {}
+    assert not paper.per_class
+    assert set(code.per_class) == {"greedy-coreset", "bcsr", "s-tfbo", "d-tfbo"}
+    units = [protocols.options("s-tfbo", each, "head", None)["per_row"] for each in (paper, code)]
+    assert units == [False, True]
     with pytest.raises(ValueError, match="the nearest name is 'paper'"):
         protocols.preset("papers")
 
@@ -376,6 +383,7 @@ def test_table_1_by_hand():
     assert shown.loc["iCaRL", "paper's A_T (20 tasks)"] == "60.74 ± 0.09"
     assert shown.loc["auto", "paper's A_T (20 tasks)"] == ""
     assert shown.loc["Uniform Sampling", "over uniform"] == ""
+    assert "over uniform per class" not in shown  # which is not among the rows asked for
     assert "| iCaRL | 62.50 ± 3.54 |" in summary.markdown(shown.reset_index())
 
 
@@ -443,7 +451,7 @@ def test_tables_are_written_and_resumed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pool, "finish", finish)
     words = table1.reproduce(tmp_path, True, 0, None)
-    assert len(made) == 12 * 2 * 3
+    assert len(made) == 13 * 2 * 3
     assert "12 selectors" in words
     table1.reproduce(tmp_path, True, 0, None, seeds=4)
     assert len(made) == 12 * 2 * 4

@@ -49,7 +49,7 @@ def names() -> list[str]:
 
 def select(
     model: Any, X: Any, y: Any, size: int, *, method: str = "auto", classes: Any = None,
-    every_class: bool = True, weights: Any = None, balanced: bool = False, seed: Any = 0,
+    every_class: bool = True, weights: Any = None, balance: str | None = None, seed: Any = 0,
     **options: Any,
 ) -> Selection:  # fmt: skip
     """Choose `size` of the rows of X, whose labels are y.
@@ -65,7 +65,7 @@ def select(
         for those of y without a model.
     every_class : whether each class must have a candidate; only checked where `classes` are given.
     weights : how much each candidate counts; None for equally.
-    balanced : take an equal number of each class, in the order of the method.
+    balance : "class" to take an equal number of each class, in the order of the method; or None.
     seed : of everything random; a number or a NumPy generator.
     options : of the method: `proxy` ("head" or "full"), `start`, `steps`, ... (docs/continual.md).
 
@@ -84,11 +84,15 @@ def select(
     """
     if method not in SELECTORS:
         raise unknown("selector", method, SELECTORS)
+    if balance not in (None, "class"):
+        raise ValueError(f"balance={brief(balance)} is not usable; expected 'class' or None.")
     candidates = _checked(model, X, y, classes, every_class, weights, seed)
     size = _checked_size(size, len(candidates))
     found = _found(candidates, size, method, options)
-    chosen = drawn(found, candidates, size) if method in ON_SIMPLEX else found
-    if balanced:
+    if method in ON_SIMPLEX:  # a class may need rows that come late in the order
+        found = drawn(found, candidates, len(candidates) if balance else size)
+    chosen = found
+    if balance:
         chosen = _equal_parts(candidates, size, *chosen)
     return Selection(*chosen)
 
@@ -125,7 +129,8 @@ def _equal_parts(
     orders = [ranked[c.label[ranked] == place] for place in np.unique(c.label)]
     chosen = in_turns(orders, size)
     # Those that only fill up weigh as little as the lightest chosen one.
-    return chosen, np.where(weight[chosen] > 0, weight[chosen], weights.min())
+    lightest = weights[weights > 0].min()
+    return chosen, np.where(weight[chosen] > 0, weight[chosen], lightest)
 
 
 def _checked(

@@ -28,18 +28,27 @@ SMOOTHING = 1e-3  # delta
 START = 5.0  # alpha_0 = beta_0 = gamma_0 of the paper's experiment, and BCSR's learning rates
 
 
-def s_tfbo(c: Candidates, size: int, *, start: float = START, **problem: Any) -> np.ndarray:
+def s_tfbo(
+    c: Candidates, size: int, *, start: float = START, per_row: bool = False, **problem: Any
+) -> np.ndarray:
     """S-TFBO: one step on theta, v and lambda together."""
+    start = _in_units_of_g(start, per_row, c)
     return weights(c, size, STFBO(start, start, start), **problem)
 
 
 def d_tfbo(
-    c: Candidates, size: int, *, start: float = START, inner_steps: int = 5, linear_steps: int = 3,
-    **problem: Any,
+    c: Candidates, size: int, *, start: float = START, per_row: bool = False, inner_steps: int = 5,
+    linear_steps: int = 3, **problem: Any,
 ) -> np.ndarray:  # fmt: skip
     """D-TFBO with loops of fixed length (appendix B of the paper)."""
+    start = _in_units_of_g(start, per_row, c)
     method = DTFBO(start, start, start, inner_steps=inner_steps, linear_steps=linear_steps)
     return weights(c, size, method, **problem)
+
+
+def _in_units_of_g(start: float, per_row: bool, c: Candidates) -> float:
+    """Public code takes the mean over rows for g, so that its start values are 1/n of ours."""
+    return start * len(c) if per_row else start
 
 
 def bcsr(

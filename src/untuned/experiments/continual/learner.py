@@ -40,23 +40,30 @@ class Outcome(NamedTuple):
 def learn(
     stream: Stream, method: str, protocol: Online | Epochs, seed: int,
     options: dict[str, Any] | None = None, tell: Callable[[int], Any] | None = None,
+    balance: str | None = None,
 ) -> Outcome:  # fmt: skip
-    """Learn all tasks; apart from the selector, randomness depends on the seed alone."""
+    """Learn all tasks; apart from the selector, randomness depends on the seed alone.
+
+    `balance="class"` takes equal numbers of each class into a memory, in the selector's order.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _Learner(stream, method, protocol, seed, options or {}).run(tell)
+        return _Learner(stream, method, protocol, seed, options or {}, balance).run(tell)
 
 
 class _Learner:
     """The mutable side: the network, the memory, and the clock of selections."""
 
     def __init__(
-        self, stream: Stream, method: str, protocol: Any, seed: int, options: dict[str, Any]
-    ):
-        self.stream, self.method, self.protocol, self.options = stream, method, protocol, options
+        self, stream: Stream, method: str, protocol: Any, seed: int, options: dict[str, Any],
+        balance: str | None,
+    ):  # fmt: skip
+        self.stream, self.protocol, self.options = stream, protocol, options
         if method not in ROWS:
             raise unknown("selector", method, ROWS)
         self.row = ROWS[method]
+        self.method = self.row.per_class or method
+        self.balance = "class" if self.row.per_class else balance
         self.online = isinstance(protocol, Online)
         inputs = stream.tasks[0].X.shape[1:]
         if len(inputs) == 3:  # images; convolutions on a CPU are quicker with channels last
@@ -150,18 +157,18 @@ class _Learner:
         return cycle([batches[k] for k in order]) if batches else None
 
     def _choose(
-        self, number: int, X: np.ndarray, y: np.ndarray, size: int, balanced: bool = False
+        self, number: int, X: np.ndarray, y: np.ndarray, size: int, balance: str | None = None
     ) -> np.ndarray:
         start = time.perf_counter()
         chosen = coreset.select(
             self.model, X, y, size, method=self.method, classes=self.stream.columns(number),
-            every_class=False, balanced=balanced, seed=self.rng, **self.options,
+            every_class=False, balance=balance, seed=self.rng, **self.options,
         )  # fmt: skip
         self.select_seconds += time.perf_counter() - start
         return chosen.indices
 
     def _remember(self, number: int, X: np.ndarray, y: np.ndarray, size: int) -> np.ndarray:
-        return self._choose(number, X, y, size, self.row.balanced)
+        return self._choose(number, X, y, size, self.balance)
 
     def _measure_spread(self, number: int, task: Task, candidates: np.ndarray) -> None:
         if not self.row.simplex:

@@ -43,19 +43,24 @@ class Epochs:
 
 
 class Preset(NamedTuple):
-    """What the paper says, or what the older code forces in every run."""
+    """What the paper says, or what the public code of BCSR does, on which the paper's builds."""
 
     online: Online
     rate: float  # both learning rates of BCSR
     start: float  # of all three accumulators of S-TFBO and D-TFBO
+    per_row: bool  # whether `start` is in units of a mean over rows
     inner_steps: int  # of D-TFBO
     linear_steps: int
+    per_class: tuple[str, ...]  # whose memories take equal numbers of each class
 
 
 PRESETS = {
-    "paper": Preset(Online(), 5.0, 5.0, 5, 3),
-    "code": Preset(Online(rate_decay=0.875, replay=0.1, divide_again=True), 10.0, 5.0, 1, 3),
-}
+    "paper": Preset(Online(), 5.0, 5.0, False, 5, 3, ()),
+    "published": Preset(
+        Online(rate_decay=0.875, replay=0.1, divide_again=True), 10.0, 5.0, True, 1, 3,
+        ("greedy-coreset", "bcsr", "s-tfbo", "d-tfbo"),
+    ),
+}  # fmt: skip
 
 
 def preset(name: str) -> Preset:
@@ -70,20 +75,21 @@ class Row(NamedTuple):
 
     title: str
     trains: bool = False  # whether it also chooses what is trained on
-    balanced: bool = False  # whether memories take equal numbers of each class, in its order
     simplex: bool = False  # whether it is a method on the paper's problem
+    per_class: str | None = None  # the selector whose memories take equal numbers of each class
 
 
 ROWS = {
     "k-means-features": Row("k-means features"),
     "k-means-embedding": Row("k-means embedding"),
     "uniform": Row("Uniform Sampling"),
+    "uniform-per-class": Row("Uniform, per class", per_class="uniform"),
     "icarl": Row("iCaRL"),
     "grad-matching": Row("Grad Matching"),
     "gcr": Row("GCR"),
-    "greedy-coreset": Row("Greedy Coreset", trains=True, balanced=True),
+    "greedy-coreset": Row("Greedy Coreset", trains=True),
     "pbcs": Row("PBCS"),
-    "bcsr": Row("BCSR", trains=True, balanced=True, simplex=True),
+    "bcsr": Row("BCSR", trains=True, simplex=True),
     "s-tfbo": Row("S-TFBO", trains=True, simplex=True),
     "d-tfbo": Row("D-TFBO", trains=True, simplex=True),
     "auto": Row("auto", trains=True),
@@ -96,6 +102,8 @@ def options(method: str, preset: Preset, proxy: str, start: float | None) -> dic
         return {}
     usual = preset.rate if method == "bcsr" else preset.start
     given: dict[str, Any] = {"proxy": proxy, "start": usual if start is None else start}
+    if method != "bcsr":
+        given["per_row"] = preset.per_row
     if method == "d-tfbo":
         given |= {"inner_steps": preset.inner_steps, "linear_steps": preset.linear_steps}
     return given

@@ -98,7 +98,8 @@ def make(run: StreamRun) -> pandas.DataFrame:
     with warnings.catch_warnings():
         # Table 2 asks for start values below those of the theory on purpose.
         warnings.filterwarnings("ignore", message="STFBO was given alpha0")
-        outcome = learn(stream, run.method, protocol, run.seed, options)
+        balance = "class" if run.method in chosen.per_class else None
+        outcome = learn(stream, run.method, protocol, run.seed, options, balance=balance)
     after, task = np.tril_indices(len(stream.tasks))
     entropy, least, most = (
         outcome.spread.mean(axis=0) if len(outcome.spread) else (np.nan, np.nan, np.nan)

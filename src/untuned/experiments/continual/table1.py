@@ -14,12 +14,13 @@ from untuned.experiments.continual.runs import SETTINGS, StreamPlan
 if TYPE_CHECKING:
     import pandas
 
-COMPARED_WITH = "uniform"
+COMPARED_WITH = {"over uniform": "uniform", "over uniform per class": "uniform-per-class"}
 RULES = (
     "A_T is the mean test accuracy over tasks after the last one, FGT_T the mean over earlier "
     "tasks of their best accuracy before minus that at the end. Mean and standard deviation over "
     "seeds; seeds are paired: all selectors of a seed see the same stream, the same first weights "
-    "and the same order. 'over uniform' is the mean difference to uniform sampling, seed by seed."
+    "and the same order. 'over uniform' is the mean difference to uniform sampling, seed by seed, "
+    "and 'per class' to uniform sampling of the same number of each class."
 )
 
 
@@ -59,7 +60,11 @@ def table(scored: pandas.DataFrame, plan: StreamPlan, setting: str) -> pandas.Da
     """One line per selector, in the paper's order; the paper's own figures where they compare."""
     import pandas
 
-    uniform = scored[scored["method"] == COMPARED_WITH].set_index("seed")["A_T"]
+    controls = {
+        heading: scored[scored["method"] == name].set_index("seed")["A_T"]
+        for heading, name in COMPARED_WITH.items()
+        if name in plan.methods
+    }
     lines = []
     for name in plan.methods:
         own = scored[scored["method"] == name].set_index("seed")
@@ -68,10 +73,9 @@ def table(scored: pandas.DataFrame, plan: StreamPlan, setting: str) -> pandas.Da
             "A_T": summary.spread(own["A_T"], 2),
             "FGT_T": summary.spread(own["FGT_T"], 3),
         }
-        if len(uniform) and name != COMPARED_WITH:
-            line["over uniform"] = summary.spread(own["A_T"] - uniform, 2)
-        elif len(uniform):
-            line["over uniform"] = ""
+        for heading, control in controls.items():
+            itself = name == COMPARED_WITH[heading]
+            line[heading] = "" if itself else summary.spread(own["A_T"] - control, 2)
         if plan.problem == "split-cifar100":
             line |= _paper(name, setting)
         line["seconds"] = f"{own['seconds'].mean():.0f}"
