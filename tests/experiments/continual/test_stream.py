@@ -415,7 +415,7 @@ def test_published_changes_are_those_the_paper_prints():
     ("change", "words"),
     [
         ({"method": ["icral"]}, "the nearest name is 'icarl'"),
-        ({"preset": "cod"}, "the nearest name is 'code'"),
+        ({"preset": "publish"}, "the nearest name is 'published'"),
         ({"full": True}, "--quick and --full exclude each other"),
         ({"tasks": 9}, "from 2 to 5"),
         ({"seeds": 0}, "--seeds 0 is not usable"),
@@ -452,12 +452,12 @@ def test_tables_are_written_and_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(pool, "finish", finish)
     words = table1.reproduce(tmp_path, True, 0, None)
     assert len(made) == 13 * 2 * 3
-    assert "12 selectors" in words
+    assert "13 selectors" in words
     table1.reproduce(tmp_path, True, 0, None, seeds=4)
-    assert len(made) == 12 * 2 * 4
+    assert len(made) == 13 * 2 * 4
     for name in ("table1.html", "table1.md", "table1.parquet", "table1-runs.parquet"):
         assert (tmp_path / name).stat().st_size > 0
-    assert len(pd.read_parquet(tmp_path / "table1-runs.parquet")) == 12 * 2 * 4
+    assert len(pd.read_parquet(tmp_path / "table1-runs.parquet")) == 13 * 2 * 4
     table2.reproduce(tmp_path, True, 0, None, seeds=1)
     assert "How far from uniform" in (tmp_path / "table2.md").read_text(encoding="utf-8")
 
