@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 
 from untuned.estimators.cleaning import folds, judges, noise, pooling, trial
 from untuned.estimators.cleaning.folds import Task
-from untuned.estimators.cleaning.hearing import First, Hearing, first_round
+from untuned.estimators.cleaning.hearing import POOLINGS, Hearing, Settled, first_round
 from untuned.estimators.cleaning.judges import ByClassifier, Judge
 from untuned.estimators.cleaning.labelled_rows import Merged, Table
 from untuned.estimators.cleaning.linear_judge import LinearJudge, as_evidence
@@ -106,7 +106,7 @@ def hear_yours(
     """Verdicts from a user's probabilities alone."""
     nobody = np.zeros(len(given), bool)
     task = Task(None, given, weight, nobody, np.zeros(len(given), int), 1, classes, seed)
-    first = first_round(Hearing(task, options, ends), [P[None]])
+    first = first_round(Hearing(task, options, ends), [P[None]]).settled
     weights = {YOURS: float(first.pool.weights[0])}
     return Verdicts(
         first.probabilities, first.transition, first.pool, weights,
@@ -123,23 +123,25 @@ def hear(
     if automatic:
         asked = [LinearJudge()] if issparse(task.X) else [LinearJudge(), Neighbours()]
     asked, opinions = _asked_first(hearing, asked, automatic)
-    first = first_round(hearing, opinions)
+    heard_first = first_round(hearing, opinions)
+    first = heard_first.settled
     cache: dict[int, np.ndarray] = {}
 
     def targets(fold: int) -> np.ndarray:
         if fold not in cache:
-            cache[fold] = first.targets(hearing, fold).astype(np.float32)
+            cache[fold] = heard_first.targets(hearing, fold).astype(np.float32)
         return cache[fold]
 
     heard: list[Judge] = []
     said: list[np.ndarray] = []
     for judge, weight in zip(asked, first.pool.weights, strict=True):
-        linear = isinstance(judge, LinearJudge)
         if isinstance(judge, LinearJudge):
             judge.transition = first.transition
-        if not heard or ((weight > 0 or linear) and not hearing.over()):
+        if weight > 0 and (not heard or not hearing.over()):
             heard.append(judge)
             said.append(judge.second(task, targets))
+        elif isinstance(judge, LinearJudge):
+            judge.unheard(task, targets)
     weights = {judge.name: 0.0 for judge in asked}
     if automatic and not issparse(task.X) and not hearing.over():
         boosting = judges.boosting()
@@ -152,17 +154,18 @@ def hear(
     if yours is not None:
         said.append(_without_noise(hearing, yours, first.transition))
     voices = np.stack([pooling.voice(each) for each in said])
-    pool, transition, probabilities = hearing.settle(voices, first.transition)
+    settled = hearing.settle(lambda _: voices, first.transition, len(voices), POOLINGS, first)
+    pool, transition = settled.pool, settled.transition
     weights |= _shares(pool, asked, heard, first, yours is not None)
     alone = voices[: len(heard)]
     speaking = hearing.pool(alone, hearing.likelihood(transition), np.ones(len(alone)))
-    linears = [judge for judge in heard if isinstance(judge, LinearJudge)]
+    linears = [judge for judge in asked if isinstance(judge, LinearJudge)]
     learned = numbers(linears[0].x) if linears else None
     trust = (learned.slope, learned.offset) if learned else (1.0, 0.0)
-    for judge in heard:
+    for judge in {*heard, *linears}:
         judge.forget()
     return Verdicts(
-        probabilities, transition, pool, weights, as_evidence(_quality(first, task)), trust,
+        settled.probabilities, transition, pool, weights, as_evidence(_quality(first, task)), trust,
         heard, speaking, linears[0] if linears else None,
     )  # fmt: skip
 
@@ -188,7 +191,7 @@ def _asked_first(
 
 
 def _shares(
-    pool: Pool, asked: list[Judge], heard: list[Judge], first: First, yours: bool
+    pool: Pool, asked: list[Judge], heard: list[Judge], first: Settled, yours: bool
 ) -> dict[str, float]:
     """The weight of each judge: its own, and its share of what was said in the first round."""
     weights = {judge.name: float(w) for judge, w in zip(heard, pool.weights, strict=False)}
@@ -206,6 +209,6 @@ def _without_noise(hearing: Hearing, said: np.ndarray, transition: np.ndarray) -
     return noise.without_noise(honest.probabilities(voice), transition)
 
 
-def _quality(first: First, task: Task) -> np.ndarray:
+def _quality(first: Settled, task: Task) -> np.ndarray:
     posterior = noise.posterior(first.probabilities, first.transition, task.label)
     return np.where(task.trusted, 1.0, posterior[np.arange(len(task.label)), task.label])

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from untuned.estimators.cleaning import judges, pooling
-from untuned.estimators.cleaning.hearing import First, Hearing
+from untuned.estimators.cleaning.hearing import Hearing, Settled
 from untuned.estimators.cleaning.judges import Targets
 
 ROWS = 2000
@@ -17,11 +17,11 @@ MOST_ROUNDS, FEWEST_ROUNDS, TREES_IN_ALL = 30, 10, 120  # boosting grows a tree 
 # Boosting cuts each column at 255 weighted quantiles before it learns: on wide tables that alone
 # takes minutes, while trees look at some columns only.
 MOST_COLUMNS = 256
-SURE = 2.0  # standard errors by which the likelihood of unseen labels must rise
+SURE = 3.0  # standard errors by which the likelihood of unseen labels must rise
 
 
 def boosting_helps(
-    hearing: Hearing, targets: Targets, first: First, others: list[np.ndarray]
+    hearing: Hearing, targets: Targets, first: Settled, others: list[np.ndarray]
 ) -> bool:
     """Whether boosting that has learned from a few rows adds to trees that have learned from the
     same, to the first round, and to what `others` said in the second."""
