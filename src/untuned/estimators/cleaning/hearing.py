@@ -84,14 +84,17 @@ class Hearing:
             limits = most.by_class
             if decided is not None:
                 limits = np.where(decided, limits, np.minimum(limits, overall))
-            new = noise.limited(self.noise_of(found.probabilities, transition), limits)
+            new = noise.without_overlap(
+                self.noise_of(found.probabilities, transition), found.probabilities, self.task.weight
+            )
+            new = noise.limited(new, limits)
             moved, transition = np.abs(new - transition).max(), new
             if number == rounds - 1 or (moved < STILL and decided is not None):
                 break
             found = self._pooled(voices_given, transition, found.pool.weights)
         assert decided is not None  # as there are two rounds at least
         found = found._replace(transition=transition, decided=decided, overall=overall)
-        if decided.all() and most.share >= PLATEAU:
+        if most.share >= PLATEAU:
             return self._noisiest(voices_given, found, most.overall)
         return found
 

@@ -17,6 +17,7 @@ MOST_ROUNDS, SMALL = 200, 1e-5
 STEPS = 30  # of Richardson's iteration
 TINY = 1e-30  # keeps quotients of probabilities finite
 SURE_ROWS, SIGMAS = 20, 2.0  # fewest rows that say how much noise there is; a fall beyond chance
+MISJUDGED = 0.1  # share of rows between two classes, about which a model may be wrong
 DECIDED = 0.9  # probability of the likeliest class, of which a row is said to be
 
 
@@ -179,6 +180,28 @@ def limited(transition: np.ndarray, most: np.ndarray) -> np.ndarray:
     )
     np.fill_diagonal(cut, 1 - cut.sum(axis=1))
     return cut
+
+
+def without_overlap(
+    transition: np.ndarray, probabilities: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """The matrix without what a model may have wrong about rows between two classes.
+
+    Rows that may be of class j or k count as p_j p_k. An entry that stands out in its row by less
+    than a share `MISJUDGED` of them comes down to the others.
+    """
+    classes = len(transition)
+    if classes == 2:
+        return transition
+    off = ~np.eye(classes, dtype=bool)
+    between = (weight[:, None] * probabilities).T @ probabilities
+    between /= np.maximum(weight @ probabilities, TINY)[:, None]
+    ordered = np.sort(np.where(off, transition, np.inf), axis=1)
+    usual = ordered[:, [(classes - 2) // 2]]
+    out = np.minimum(transition, usual + np.maximum(transition - usual - MISJUDGED * between, 0))
+    out = np.where(off, out, 0.0)
+    np.fill_diagonal(out, 1 - out.sum(axis=1))
+    return out
 
 
 def with_rate(transition: np.ndarray, factor: float) -> np.ndarray:
