@@ -85,7 +85,9 @@ class Hearing:
             if decided is not None:
                 limits = np.where(decided, limits, np.minimum(limits, overall))
             new = noise.without_overlap(
-                self.noise_of(found.probabilities, transition), found.probabilities, self.task.weight
+                self.noise_of(found.probabilities, transition),
+                found.probabilities,
+                self.task.weight,
             )
             new = noise.limited(new, limits)
             moved, transition = np.abs(new - transition).max(), new

@@ -125,8 +125,11 @@ def fit_classifier(model: Any, X: Any, label: np.ndarray, weight: np.ndarray) ->
 def said_by(model: Any, X: Any, classes: int) -> np.ndarray:
     """Probabilities with a column for every class, also for those the model has not met."""
     found = np.zeros((X.shape[0], classes))
-    if X.shape[0]:
-        found[:, np.asarray(model.classes_, int)] = model.predict_proba(X)
+    known = np.asarray(model.classes_, int)
+    if len(known) == 1:  # boosting gives two columns even then
+        found[:, known] = 1.0
+    elif X.shape[0]:
+        found[:, known] = model.predict_proba(X)
     # Of few trees none may have voted for a class: as if there were one more, undecided.
     voters = len(getattr(model, "estimators_", ()))
     return (voters * found + 1 / classes) / (voters + 1) if voters else found
