@@ -30,7 +30,6 @@ class Settled(NamedTuple):
     transition: np.ndarray
     probabilities: np.ndarray  # of true labels
     decided: np.ndarray | None = None  # of which classes most rows are decided
-    overall: float = 1.0  # the most noise there can be in all
 
 
 class Hearing:
@@ -74,16 +73,15 @@ class Hearing:
         what is seen where judges are surest. In a class most of whose rows are undecided, all the
         noise it could have being taken out, no more noise is believed than in all.
         """
-        decided, overall = (before.decided, before.overall) if before else (None, 1.0)
+        decided = None if before is None else before.decided
         found = self._pooled(voices_given, transition, np.full(judges, 1 / judges))
         for number in range(rounds):
             most = self._ceiling(found)
-            overall = min(overall, most.overall)
             if decided is None and number == 1:
                 decided = self._decided(found)
             limits = most.by_class
             if decided is not None:
-                limits = np.where(decided, limits, np.minimum(limits, overall))
+                limits = np.where(decided, limits, np.minimum(limits, most.overall))
             new = noise.without_overlap(
                 self.noise_of(found.probabilities, transition),
                 found.probabilities,
@@ -95,7 +93,7 @@ class Hearing:
                 break
             found = self._pooled(voices_given, transition, found.pool.weights)
         assert decided is not None  # as there are two rounds at least
-        found = found._replace(transition=transition, decided=decided, overall=overall)
+        found = found._replace(transition=transition, decided=decided)
         if most.share >= PLATEAU:
             return self._noisiest(voices_given, found, most.overall)
         return found
@@ -143,7 +141,7 @@ class Hearing:
                 transition = noise.uniform(aim, task.classes)
             other = self._pooled(voices_given, transition, found.pool.weights)
             if self._likelihood_of(other) > likely - ABOUT_AS_LIKELY:
-                return other._replace(decided=found.decided, overall=found.overall)
+                return other._replace(decided=found.decided)
         return found
 
     def _likelihood_of(self, found: Settled) -> float:
