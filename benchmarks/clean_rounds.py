@@ -112,6 +112,7 @@ def _scores(
     hits = (flagged & wrong)[rest].sum()
     total = flagged[rest].sum() + wrong[rest].sum()
     return {
+        f"rate {place}": judged.noise_rate,
         f"suspects {place}": int(flagged[rest].sum()),
         f"AUROC {place}": roc_auc_score(wrong[rest], -quality),
         f"AP {place}": average_precision_score(wrong[rest], -quality),

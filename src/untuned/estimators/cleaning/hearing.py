@@ -52,9 +52,8 @@ class Hearing:
         return minimize(*args, max_seconds=left, **(self.options | more))
 
     def likelihood(self, transition: np.ndarray) -> np.ndarray:
-        """P(given label | true label j) of each row; a trusted label is the true one."""
-        certain = np.eye(self.task.classes)[self.task.label]
-        return np.where(self.task.trusted[:, None], certain, transition.T[self.task.label])
+        """P(given label | true label j) of each row; of trusted ones, few are wrong."""
+        return noise.likelihood(transition, self.task.label, self.task.trusted)
 
     def pool(
         self, voices: np.ndarray, likelihood: np.ndarray, start: np.ndarray, rows: Any = slice(None)
@@ -179,7 +178,8 @@ def first_round(hearing: Hearing, opinions: list[np.ndarray]) -> First:
     calibrations, honest = [], []
     for opinion in opinions:
         voice = pooling.voice(opinion[task.fold, at].astype(np.float64))[None]
-        calibrations.append(hearing.pool(voice, own, np.ones(1)))
+        some = hearing.noisy  # trusted labels are not those that judges learned to expect
+        calibrations.append(hearing.pool(voice[:, some], own[some], np.ones(1), some))
         honest.append(calibrations[-1].probabilities(voice))
     best = max(honest, key=lambda p: task.weight @ np.log(p[at, task.label] + noise.TINY))
     noisy = hearing.noisy

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix, issparse
 from scipy.special import logit
 
 from untuned.closed_form.losses import softmax
-from untuned.estimators.cleaning import problem, whitening
+from untuned.estimators.cleaning import noise, problem, whitening
 from untuned.estimators.cleaning.folds import Task, second_hand
 from untuned.estimators.cleaning.judges import Targets
 from untuned.estimators.cleaning.problem import Inner, Models, Outer, Rows
@@ -178,8 +178,7 @@ class LinearJudge:
         return np.stack(evidence), np.stack(other)
 
     def _likelihood(self, task: Task, some: np.ndarray) -> np.ndarray:
-        certain = np.eye(task.classes)[task.label[some]]
-        return np.where(task.trusted[some, None], certain, self.transition.T[task.label[some]])
+        return noise.likelihood(self.transition, task.label[some], task.trusted[some])
 
 
 def _evidence(target: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,6 +14,7 @@ from scipy.special import gammaln
 
 PSEUDO_ROWS = 10.0 ** np.arange(6)  # per class, in favour of the same noise in all of them
 MOST_ROUNDS, SMALL = 200, 1e-5
+SLIPS = 0.05  # share of trusted labels that are wrong all the same
 STEPS = 30  # of Richardson's iteration
 TINY = 1e-30  # keeps quotients of probabilities finite
 SURE_ROWS, SIGMAS = 20, 2.0  # fewest rows that say how much noise there is; a fall beyond chance
@@ -69,6 +70,12 @@ def _evidence(joint: np.ndarray, prior: np.ndarray) -> float:
     """The logarithm of the likelihood of counts drawn by Dirichlet laws, one for each row."""
     by_row = gammaln(prior.sum(1)) - gammaln((prior + joint).sum(1))
     return float(by_row.sum() + (gammaln(prior + joint) - gammaln(prior)).sum())
+
+
+def likelihood(transition: np.ndarray, given: np.ndarray, trusted: np.ndarray) -> np.ndarray:
+    """P(given label | true label j), one row per sample; whoever checks labels errs at times."""
+    checked = uniform(SLIPS, len(transition))
+    return np.where(trusted[:, None], checked[given], transition.T[given])
 
 
 def posterior(
