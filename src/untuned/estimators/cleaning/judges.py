@@ -19,6 +19,7 @@ from untuned.estimators.cleaning.folds import Task, second_hand
 
 Targets = Callable[[int], np.ndarray]
 FIRST_TREES, TREES = 20, 60
+LEARNED = 10.0  # rounds times learning rate: a hundred of scikit-learn's own
 BINS = 64  # of a column, for boosting; labels are noisy, and so finer ones would say no more
 
 
@@ -160,8 +161,9 @@ def _make_trees(seed: int, first: bool) -> Any:
 def _make_boosting(rounds: int, seed: int, first: bool) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
+    rate = min(LEARNED / rounds, 0.5)  # of few rounds, each learns more
     classifier = HistGradientBoostingClassifier(
-        max_iter=rounds, early_stopping=False, random_state=seed
+        learning_rate=rate, max_iter=rounds, early_stopping=False, random_state=seed
     )
     return Binned(classifier)
 

@@ -3,9 +3,9 @@
 1. Judges learn the labels as they were given, cheap judges first. What they say of unseen rows is
    pooled, and tells how labels come to be wrong: a first guess from rows of which they are sure,
    then by maximum likelihood. A judge whose weight in the pool is zero is not asked again.
+   Boosting, which is dear, is asked if a trial on some rows shows that it helps.
 2. Judges learn what labels probably should be. What they now say of unseen rows is pooled with what
    was said before, the noise is estimated anew, and Bayes' rule gives the quality of each label.
-   Boosting, which is dear, comes in here, if a trial on some rows shows that it helps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 from untuned.estimators.cleaning import folds, judges, noise, pooling, trial
 from untuned.estimators.cleaning.folds import Task
 from untuned.estimators.cleaning.hearing import POOLINGS, Hearing, Settled, first_round
-from untuned.estimators.cleaning.judges import ByClassifier, Judge
+from untuned.estimators.cleaning.judges import Judge
 from untuned.estimators.cleaning.labelled_rows import Merged, Table
 from untuned.estimators.cleaning.linear_judge import LinearJudge, as_evidence
 from untuned.estimators.cleaning.neighbours import Neighbours
@@ -143,13 +143,8 @@ def hear(
         elif isinstance(judge, LinearJudge):
             judge.unheard(task, targets)
     weights = {judge.name: 0.0 for judge in asked}
-    if automatic and not issparse(task.X) and not hearing.over():
-        boosting = judges.boosting()
-        weights[boosting.name] = 0.0
-        others = [each for judge, each in zip(heard, said, strict=True) if judge.name != "trees"]
-        if trial.boosting_helps(hearing, targets, first, others):
-            heard.append(boosting)
-            said.append(boosting.second(task, targets))
+    if automatic and not issparse(task.X):
+        weights |= {judges.boosting().name: 0.0}  # it was tried
     said.append(first.probabilities)
     if yours is not None:
         said.append(_without_noise(hearing, yours, first.transition))
@@ -181,13 +176,18 @@ def _asked_first(
         if not opinions or not hearing.over():
             opinions.append(judge.first(hearing.task))
     asked = asked[: len(opinions)]
-    if automatic and not hearing.over():
-        trees: ByClassifier = judges.trees()
-        # On sparse columns trees are slow, and mostly no match for a linear judge.
-        if not issparse(hearing.task.X) or trial.trees_help(hearing, opinions[0]):
-            asked = [*asked, trees]
-            opinions.append(trees.first(hearing.task))
-    return asked, opinions
+    if not automatic:
+        return asked, opinions
+    more: list[Judge] = []
+    sparse = issparse(hearing.task.X)
+    # On sparse columns trees are slow, and mostly no match for a linear judge; boosting takes none.
+    if not hearing.over() and (not sparse or trial.trees_help(hearing, opinions)):
+        more.append(judges.trees())
+        opinions.append(more[-1].first(hearing.task))
+    if not hearing.over() and not sparse and trial.boosting_helps(hearing, opinions):
+        more.append(judges.boosting())
+        opinions.append(more[-1].first(hearing.task))
+    return [*asked, *more], opinions
 
 
 def _shares(
