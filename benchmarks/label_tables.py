@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix, issparse
 from sklearn import datasets as bundled
 
 from untuned.experiments import datasets
+from untuned.tables import patches
 
 Loaded = tuple[Any, np.ndarray]
 PEOPLE = "people"  # the noise of labels that people gave
@@ -47,12 +48,14 @@ def make(name: str, rows: int, share: float, to_next: bool, seed: int = 0) -> No
 
 
 def by_people(rows: int, seed: int = 0) -> Noisy:
-    """CIFAR-100's images as pixels, with the coarse classes that people gave them."""
+    """CIFAR-100's images by their patches, with the coarse classes that people gave them."""
     images = datasets.load("cifar100")["X_train"]
     with np.load(_folder() / "cifar100n.npz") as file:
         given, true = file["noisy_coarse_label"], file["clean_coarse_label"]
-    X, (given, true) = _some(images.reshape(len(images), -1), rows, seed, given, true)
-    return Noisy(X.astype(np.float32), given.astype(int), given != true)
+    order = np.random.default_rng(seed).permutation(len(images))[:rows]
+    X, _ = patches.of_images(images[order], seed)
+    given, true = given[order].astype(int), true[order].astype(int)
+    return Noisy(X.astype(np.float32), given, given != true)
 
 
 def _some(X: Any, rows: int, seed: int, *labels: np.ndarray) -> tuple[Any, list[np.ndarray]]:

@@ -42,7 +42,7 @@ class LinearJudge:
         self.learn = learn
         self.white: Any = None
         self.x = np.zeros(3, np.float32)
-        self.model = np.zeros((0, 0))  # the mean of those of all folds
+        self.model = np.zeros((0, 0), np.float32)  # the mean of those of all folds
         self.transition = np.zeros((0, 0))
         self.total = 0.0  # weight of the rows from which x was learned
 
@@ -79,8 +79,8 @@ class LinearJudge:
             rows = self._rows(task, some, evidence, other, self._likelihood(task, some))
             result = self._learned(rows, y, task.classes)
             self.x, y, whole = result.x, np.asarray(result.y), len(some) == len(task.label)
-        found = np.empty((len(task.label), task.classes))
-        self.model = np.zeros(shape[1:])
+        found = np.empty((len(task.label), task.classes), np.float32)
+        self.model = np.zeros(shape[1:], np.float32)
         for fold in range(task.folds):
             left = np.flatnonzero(task.fold == fold)
             model = y[0 if sparse else fold]

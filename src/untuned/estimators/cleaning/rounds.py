@@ -128,9 +128,12 @@ def hear(
     cache: dict[int, np.ndarray] = {}
 
     def targets(fold: int) -> np.ndarray:
-        if fold not in cache:
-            cache[fold] = heard_first.targets(hearing, fold).astype(np.float32)
-        return cache[fold]
+        if fold in cache:
+            return cache[fold]
+        found = heard_first.targets(hearing, fold).astype(np.float32)
+        if not issparse(task.X):  # there, mostly one judge asks, and memory is scarce
+            cache[fold] = found
+        return found
 
     heard: list[Judge] = []
     said: list[np.ndarray] = []
