@@ -127,6 +127,17 @@ def test_what_is_too_much_is_cut_from_the_largest_entries():
         assert np.delete(found[at], at) == pytest.approx(np.minimum(off, level), abs=1e-9)
 
 
+def test_where_no_noise_can_be_none_is_left_and_none_is_negative():
+    """Sums are rounded, so what is left after the cut could fall below zero."""
+    rng = np.random.default_rng(0)
+    for classes in (2, 3, 10):
+        for _ in range(50):
+            transition = rng.dirichlet(np.ones(classes), classes)
+            found = noise.limited(transition, np.zeros(classes))
+            assert found.min() >= 0
+            assert found == pytest.approx(np.eye(classes), abs=1e-12)
+
+
 def test_noise_between_neighbours_that_overlap_is_not_believed():
     """The ring's neighbours overlap: a little noise between them comes down, much of it stays."""
     probabilities, given = overlapping(0.0)

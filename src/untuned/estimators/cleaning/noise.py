@@ -182,7 +182,7 @@ def limited(transition: np.ndarray, most: np.ndarray) -> np.ndarray:
     right = (level >= under).argmax(axis=1)[:, None]  # the first k whose level cuts no other entry
     cut = np.where(
         off.sum(axis=1, keepdims=True) > most[:, None],
-        np.minimum(off, np.take_along_axis(level, right, 1)),
+        np.clip(off, 0, np.maximum(np.take_along_axis(level, right, 1), 0)),  # 0 but for rounding
         off,
     )
     np.fill_diagonal(cut, 1 - cut.sum(axis=1))
