@@ -82,7 +82,8 @@ def rounds(name: str, seed: int, looked_at: float) -> dict[str, Any]:
     answer = np.where(
         slips, (true[seen] + rng.integers(1, classes, len(seen))) % classes, true[seen]
     )
-    decided = Decisions(pd.DataFrame(), seen, answer, np.zeros(0, int))
+    heard = tuple(verdicts.worth_asking(first.heard))  # as the first run's folder says
+    decided = Decisions(pd.DataFrame(), seen, answer, np.zeros(0, int), heard)
     begun = time.process_time()
     second = verdicts.with_decisions(job, X, given, (None, None), None, decided)
     second_seconds = time.process_time() - begun
@@ -111,6 +112,7 @@ def _scores(
     hits = (flagged & wrong)[rest].sum()
     total = flagged[rest].sum() + wrong[rest].sum()
     return {
+        f"rate {place}": judged.noise_rate,
         f"suspects {place}": int(flagged[rest].sum()),
         f"AUROC {place}": roc_auc_score(wrong[rest], -quality),
         f"AP {place}": average_precision_score(wrong[rest], -quality),

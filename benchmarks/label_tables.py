@@ -1,8 +1,8 @@
 """Tables with true labels for label_cleaner.py, and ways of making some of the labels wrong.
 
-`CONFIRM` names the tables that were not watched while the judges were written (ijcnn1 and MNIST
-were for the linear judge alone, earlier). The others were watched, or are made up, from fixed
-seeds, in ways much like those that were.
+`CONFIRM` names the tables that were not watched while the judges and the noise model were written
+(ijcnn1 and MNIST were for the linear judge alone, earlier). The others were watched, or are made
+up, from fixed seeds, in ways much like those that were.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix, issparse
 from sklearn import datasets as bundled
 
 from untuned.experiments import datasets
+from untuned.tables import patches
 
 Loaded = tuple[Any, np.ndarray]
 PEOPLE = "people"  # the noise of labels that people gave
@@ -47,12 +48,14 @@ def make(name: str, rows: int, share: float, to_next: bool, seed: int = 0) -> No
 
 
 def by_people(rows: int, seed: int = 0) -> Noisy:
-    """CIFAR-100's images as pixels, with the coarse classes that people gave them."""
+    """CIFAR-100's images by their patches, with the coarse classes that people gave them."""
     images = datasets.load("cifar100")["X_train"]
     with np.load(_folder() / "cifar100n.npz") as file:
         given, true = file["noisy_coarse_label"], file["clean_coarse_label"]
-    X, (given, true) = _some(images.reshape(len(images), -1), rows, seed, given, true)
-    return Noisy(X.astype(np.float32), given.astype(int), given != true)
+    order = np.random.default_rng(seed).permutation(len(images))[:rows]
+    X, _ = patches.of_images(images[order], seed)
+    given, true = given[order].astype(int), true[order].astype(int)
+    return Noisy(X.astype(np.float32), given, given != true)
 
 
 def _some(X: Any, rows: int, seed: int, *labels: np.ndarray) -> tuple[Any, list[np.ndarray]]:
@@ -116,6 +119,58 @@ def mail() -> Loaded:
     return present * rng.lognormal(-0.5, 1.0, (len(y), 60)), y
 
 
+def letters() -> Loaded:
+    """26 classes of three clouds each, whole numbers."""
+    rng = np.random.default_rng(21)
+    y, part = rng.integers(0, 26, 6000), rng.integers(0, 3, 6000)
+    centres = rng.normal(scale=1.6, size=(26, 3, 16))
+    return np.round(2 * (centres[y, part] + rng.normal(size=(6000, 16)))), y
+
+
+def overlap() -> Loaded:
+    """Four round clouds that lie in each other."""
+    rng = np.random.default_rng(22)
+    y = rng.integers(0, 4, 3000)
+    return rng.normal(scale=0.9, size=(4, 6))[y] + rng.normal(size=(3000, 6)), y
+
+
+def fifths() -> Loaded:
+    """Fifths of a number that is predicted with an error."""
+    X, number = bundled.make_friedman1(3000, 8, noise=2.0, random_state=23)
+    return X, np.digitize(number, np.quantile(number, [0.2, 0.4, 0.6, 0.8]))
+
+
+def circles() -> Loaded:
+    """Two rings in two of six columns."""
+    X, y = bundled.make_circles(2500, noise=0.12, factor=0.5, random_state=31)
+    return np.hstack([X, np.random.default_rng(31).normal(scale=0.5, size=(len(y), 4))]), y
+
+
+def shells() -> Loaded:
+    """Four shells around one point, in ten columns."""
+    return bundled.make_gaussian_quantiles(
+        n_samples=4000, n_features=10, n_classes=4, random_state=32
+    )
+
+
+def sums() -> Loaded:
+    """Whether a sum of ten squares is large."""
+    X, y = bundled.make_hastie_10_2(4000, random_state=33)
+    return X, (y > 0).astype(int)
+
+
+def roll() -> Loaded:
+    """A rolled sheet, cut in six along the roll."""
+    X, place = bundled.make_swiss_roll(3000, noise=0.6, random_state=34)
+    return X, np.digitize(place, np.quantile(place, np.arange(1, 6) / 6))
+
+
+def thirds() -> Loaded:
+    """Thirds of how far diabetes went on, 442 people."""
+    X, number = bundled.load_diabetes(return_X_y=True)
+    return X, np.digitize(number, np.quantile(number, [1 / 3, 2 / 3]))
+
+
 def covtype() -> Loaded:
     """Kinds of forest."""
     data = datasets.load("covtype")
@@ -174,6 +229,14 @@ TABLES: dict[str, Callable[[], Loaded]] = {
     "mixture": mixture,
     "heavy-tails": heavy_tails,
     "mail": mail,
+    "letters": letters,
+    "overlap": overlap,
+    "fifths": fifths,
+    "thirds": thirds,
+    "circles": circles,
+    "shells": shells,
+    "sums": sums,
+    "roll": roll,
     "covtype": covtype,
     "ijcnn1": ijcnn1,
     "mnist": mnist,
@@ -182,4 +245,4 @@ TABLES: dict[str, Callable[[], Loaded]] = {
     "fortunes": fortunes,
 }
 CIFAR = "cifar100n"  # whose labels are wrong as they came
-CONFIRM = {"iris", "ijcnn1", "mnist", "housing", CIFAR}
+CONFIRM = {"ijcnn1", "mnist", "housing", "circles", "shells", "sums", "roll", CIFAR}

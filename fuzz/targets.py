@@ -6,6 +6,7 @@ Shared by `run.py`, which lets atheris look for such bytes, and by tests/tables/
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -13,9 +14,11 @@ import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_matrix, save_npz
 
 from untuned.commands import job, record
 from untuned.experiments import datasets
@@ -23,6 +26,7 @@ from untuned.experiments.comparison import records
 from untuned.report import run_page
 from untuned.run.checkpoint import storage
 from untuned.run.result import COLUMNS, History, Result
+from untuned.tables import decisions, files, images, labels, row_files
 
 RUN = records.ComparedRun("digits-cleaning", "soba", "tuned", 0, None, 64, 1.0, True)
 
@@ -76,8 +80,6 @@ def read_table(folder: Path, content: bytes) -> None:
     path = folder / "train"
     path.write_bytes(content)
     with sentence_or_result():
-        from untuned.tables import files
-
         label = str(files.read(path).frame.columns[-1])
         ready = job.make_ready(path, label, None)
         assert np.isfinite(ready.X).all()
@@ -164,6 +166,80 @@ def read_data_set(folder: Path, content: bytes) -> None:
         datasets._read(path, ("X", "y"))
 
 
+def read_features(folder: Path, content: bytes) -> None:
+    """Embeddings of a table's rows, dense or sparse."""
+    _row_file(folder, content, ("npy", "npz"), row_files.features)
+
+
+def read_probabilities(folder: Path, content: bytes) -> None:
+    """Probabilities of a table's rows, as an array or as a table."""
+
+    def read(path: Path, rows: int, of: Path) -> np.ndarray:
+        found = row_files.probabilities(path, rows, of, np.array(["no", "yes"]))
+        np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+        return found
+
+    _row_file(folder, content, ("npy", "npz", "csv"), read)
+
+
+def _row_file(
+    folder: Path, content: bytes, kinds: tuple[str, ...], read: Callable[[Path, int, Path], Any]
+) -> None:
+    for kind in kinds:
+        path = folder / f"rows.{kind}"
+        path.write_bytes(content)
+        with sentence_or_result():
+            found = read(path, len(sample_table()), folder / "train.csv")
+            values = found.data if hasattr(found, "toarray") else found
+            assert np.isfinite(values).all()
+            assert found.shape[0] == len(sample_table())
+
+
+def read_decisions(folder: Path, content: bytes) -> None:
+    """What people decided about the rows of a table."""
+    path, of = folder / "decisions.csv", folder / "train.csv"
+    path.write_bytes(content)
+    sample_table().to_csv(of, index=False)
+    table = files.read(of)
+    given = labels.read(table, "label", "classes")
+    with sentence_or_result():
+        found = decisions.read(path, table.frame, given, of, ("linear", "trees"))
+        assert len(found.settled) == len(found.values)
+        assert np.isin(found.values, ["yes", "no"]).all()
+
+
+def read_texts(folder: Path, content: bytes) -> None:
+    """A table that may have columns of texts, the last column being the label."""
+    path = folder / "train.csv"
+    path.write_bytes(content)
+    with sentence_or_result():
+        label = str(files.read(path).frame.columns[-1])
+        ready = job.make_ready(path, label, None, reads_text=True)
+        values = ready.X.data if hasattr(ready.X, "toarray") else ready.X
+        assert np.isfinite(values).all()
+
+
+def read_image(folder: Path, content: bytes) -> None:
+    """An image among good ones, in a folder of two classes."""
+    place = folder / "images"
+    for name in ("cats", "dogs"):
+        (place / name).mkdir(parents=True, exist_ok=True)
+        for number in range(2):
+            (place / name / f"{number}.png").write_bytes(_png())
+    (place / "cats" / "told.png").write_bytes(content)
+    with sentence_or_result():
+        found = images.read(place, "label")
+        assert len(found.frame) + len(found.damaged) == 5
+
+
+def _png() -> bytes:
+    from PIL import Image
+
+    written = io.BytesIO()
+    Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(written, "PNG")
+    return written.getvalue()
+
+
 TARGETS: dict[str, Callable[[Path, bytes], None]] = {
     "checkpoint": read_checkpoint,
     "table": read_table,
@@ -173,6 +249,11 @@ TARGETS: dict[str, Callable[[Path, bytes], None]] = {
     "history": read_history,
     "record": read_record,
     "data-set": read_data_set,
+    "features": read_features,
+    "probabilities": read_probabilities,
+    "decisions": read_decisions,
+    "texts": read_texts,
+    "image": read_image,
 }
 
 
@@ -200,6 +281,27 @@ def seeds(name: str, folder: Path) -> list[bytes]:
     if name == "record":
         records.write(folder, RUN, pd.DataFrame({"value": [2.0, 1.0], "status": ["a", "b"]}))
         return [records.path(folder, RUN).read_bytes()]
+    if name in ("features", "probabilities"):
+        array = np.full((len(table), 2), 0.5)
+        np.save(folder / "seed.npy", array)
+        save_npz(folder / "sparse.npz", csr_matrix(array))
+        named = pd.DataFrame(array, columns=["no", "yes"]).to_csv(index=False).encode()
+        return [(folder / "seed.npy").read_bytes(), (folder / "sparse.npz").read_bytes(), named]
+    if name == "decisions":
+        told = table.iloc[[1, 4]]
+        frame = pd.DataFrame(
+            {
+                "row": [1, 4], "digest": decisions.digests(told), "given": told["label"],
+                "decision": ["keep", "change"], "label": ["", "yes"], "judges": "linear+trees",
+            }
+        )  # fmt: skip
+        return [frame.to_csv(index=False).encode(), b"row,digest,given,decision,label\n"]
+    if name == "texts":
+        notes = [f"person number {row} came from afar, and was asked twice" for row in range(24)]
+        with_texts = table.assign(note=notes)[["note", "age", "label"]]
+        return [with_texts.to_csv(index=False).encode(), csv]
+    if name == "image":
+        return [_png()]
     path = folder / "seed.npz"
     np.savez(path, X=np.ones((3, 2)), y=np.arange(3))
     return [path.read_bytes()]

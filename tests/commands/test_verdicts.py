@@ -1,46 +1,54 @@
-"""Verdicts of a second round: the share of wrong labels is that of the whole table."""
+"""Verdicts of a second round: what people decided helps, and hides nothing."""
+
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.metrics import average_precision_score
 
-from untuned.commands.verdicts import rerated, worth_asking
+from untuned.commands import verdicts
+from untuned.commands.job import Job
+from untuned.commands.verdicts import worth_asking
+from untuned.tables.decisions import Decisions
 
-
-def table(rate, rows=200_000, seed=0):
-    """Labels wrong at a rate, and evidence about each whose odds are known."""
-    rng = np.random.default_rng(seed)
-    wrong = rng.random(rows) < rate
-    evidence = rng.standard_normal(rows) + 2 * np.where(wrong, -1, 1)  # log-odds: 4 times it
-    odds = np.exp(4 * evidence) * (1 - rate) / rate
-    return wrong, evidence, odds / (1 + odds)
+JOB = Job("clean", Path("none"), "label", Path("none"), "auto", 0, None, False)
 
 
-def test_looking_at_the_worst_first_hides_no_others():
-    wrong, evidence, quality = table(0.2)
-    seen = quality < np.quantile(quality, 0.12)
-    rest = ~seen
-    # A cleaner that sees only the rest takes their own, lower share of wrong labels for the rate.
-    low = wrong[rest].mean()
-    assert low < 0.12
-    odds = np.exp(4 * evidence[rest]) * (1 - low) / low
-    fooled = odds / (1 + odds)
-    found, rate = rerated(fooled, int(wrong[seen].sum()), int(seen.sum()))
-    assert rate == pytest.approx(0.2, abs=0.02)
-    assert np.abs(found - quality[rest]).max() < 0.06
-    assert np.abs(fooled - quality[rest]).max() > 0.1
+@pytest.fixture(scope="module")
+def rounds():
+    """Clouds with one label in four wrong; people decide on the worse half of the suspects, and
+    err in one case of twenty."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 3, 600)
+    X = (2.2 * np.eye(3, 5)[true] + rng.normal(size=(600, 5))).astype(np.float32)
+    wrong = rng.random(600) < 0.25
+    given = np.where(wrong, (true + rng.integers(1, 3, 600)) % 3, true)
+    first = verdicts.of_classes(JOB, X, given, None, None, None, ("linear",))
+    seen = first.issues[: len(first.issues) // 2]
+    answer = np.where(np.arange(len(seen)) % 20 == 7, (true[seen] + 1) % 3, true[seen])
+    decided = Decisions(pd.DataFrame(), seen, answer, np.zeros(0, int), ("linear",))
+    second = verdicts.with_decisions(JOB, X, given, (None, None), None, decided)
+    return wrong, decided, first, second
 
 
-def test_without_anything_known_quality_stays_where_it_agrees_with_itself():
-    _, _, quality = table(0.1)
-    found, rate = rerated(quality, 0, 0)
-    np.testing.assert_allclose(found, quality, atol=0.01)
-    assert rate == pytest.approx(0.1, abs=0.01)
+def test_looking_at_the_worst_first_hides_no_others(rounds):
+    """The rows that are left have few wrong labels; the labelling had as many as before."""
+    wrong, decided, first, second = rounds
+    rest = np.delete(np.arange(len(wrong)), decided.settled)
+    assert wrong[rest].mean() < 0.17
+    assert first.noise_rate == pytest.approx(wrong.mean(), abs=0.05)
+    assert second.noise_rate == pytest.approx(wrong.mean(), abs=0.05)
+    assert len(second.issues) > 0.7 * (len(first.issues) - len(decided.settled))
+    before = average_precision_score(wrong[rest], -first.quality[rest])
+    assert average_precision_score(wrong[rest], -second.quality[rest]) > before - 0.01
 
 
-def test_certain_qualities_are_no_trouble():
-    found, rate = rerated(np.array([0.0, 1.0, 1.0, 1.0]), 3, 4)
-    assert np.isfinite(found).all()
-    assert 0 < rate <= 0.5
+def test_what_was_decided_stands(rounds):
+    _, decided, _, second = rounds
+    assert not np.isin(second.issues, decided.settled).any()
+    assert (second.quality[decided.settled] == 1).all()
+    assert (second.suggested[decided.settled] == decided.values).all()
 
 
 def test_whom_a_second_round_asks():

@@ -13,7 +13,7 @@ from untuned.tables.decisions import Decisions
 
 NAMES = ("linear", "neighbours", "trees")  # judges that a second round may ask for by name
 LEAST_SHARE = 0.05  # of what is said; who had less is not asked again
-MOST_TURNS = 200  # until the share of wrong labels agrees with the qualities
+FEWEST = 10  # numbers to judge
 
 
 class Verdicts(NamedTuple):
@@ -34,13 +34,9 @@ class Verdicts(NamedTuple):
 
 def of_classes(
     job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any, pred_probs: Any,
-    judges: tuple[str, ...] = (), known: tuple[int, int] | None = None,
+    judges: tuple[str, ...] = (),
 ) -> Verdicts:  # fmt: skip
-    """By a LabelCleaner.
-
-    `judges` are those to hear, all if none is named. `known` says how many of how many other labels
-    of the same table were wrong.
-    """
+    """By a LabelCleaner; `judges` are those to hear, all if none is named."""
     from untuned.estimators import LabelCleaner
 
     # Said only where it is asked for: a cleaner that judges by X alone has no such argument.
@@ -50,44 +46,11 @@ def of_classes(
     cleaner.fit(X, y, X_trusted=X_trusted, y_trusted=y_trusted, **given)
     quality, suggested = np.asarray(cleaner.quality_, np.float64), np.asarray(cleaner.suggested_)
     issues, rate = np.asarray(cleaner.issues_, np.int64), float(cleaner.noise_rate_)
-    if known is not None:
-        quality, rate = rerated(quality, *known)
-        issues = np.flatnonzero(quality < 0.5)
-        issues = issues[np.argsort(quality[issues], kind="stable")]
-        suggested = np.where(quality < 0.5, suggested, y)
-        new = issues[suggested[issues] == y[issues]]
-        if len(new):
-            suggested[new] = _other_than(y[new], cleaner.predict_proba(X[new]), cleaner.classes_)
     return Verdicts(
         quality, suggested, np.asarray(cleaner.weights_, np.float64), issues, rate, _heard(cleaner),
         getattr(cleaner, "coef_", None), getattr(cleaner, "intercept_", None), cleaner.classes_,
         cleaner.result_,
     )  # fmt: skip
-
-
-def rerated(quality: np.ndarray, wrong: int, others: int) -> tuple[np.ndarray, float]:
-    """Quality at the share of wrong labels in the whole table, and that share.
-
-    People look at the worst labels first. The rows they leave have fewer wrong labels, and a
-    cleaner that sees only those would believe too many of the rest. How labels came to be wrong
-    does not depend on who was looked at: the share is that of all rows, `wrong` of `others` known.
-    """
-    before = float(np.clip(1 - quality.mean(), 1e-6, 1 - 1e-6))
-    rate, odds = before, (1 - quality) / np.maximum(quality, 1e-12)
-    for _ in range(MOST_TURNS):
-        factor = (rate / (1 - rate)) / (before / (1 - before))
-        now = 1 / (1 + factor * odds)
-        last, rate = rate, float(((1 - now).sum() + wrong) / (len(quality) + others))
-        rate = float(np.clip(rate, 1e-6, 0.5))  # a table that is mostly wrong cannot be judged
-        if abs(rate - last) < 1e-6:
-            break
-    return now, rate
-
-
-def _other_than(given: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    found = probabilities.copy()
-    found[np.arange(len(given)), np.searchsorted(classes, given)] = -1
-    return classes[found.argmax(axis=1)]
 
 
 def _heard(cleaner: Any) -> dict[str, float]:
@@ -125,34 +88,26 @@ def with_decisions(
     rows to judge, they stay among the others with their labels corrected.
     """
     is_numbers = y.dtype.kind == "f"
-    corrected = y.copy()
-    corrected[decided.settled] = decided.values
-    open_rows = np.ones(len(y), bool)
-    open_rows[decided.settled] = False
     X_trusted, y_trusted = trusted
-    whole = np.unique(y)
-    apart = is_numbers or (
-        pred_probs is None
-        and len(decided.settled) >= len(whole)
-        and len(np.unique(y[open_rows])) == len(whole)
-    )
-    if apart and len(decided.settled) and open_rows.sum() >= 10:
+    rows, labels = np.arange(len(y)), y
+    if is_numbers:
+        rows = np.setdiff1d(rows, decided.settled)
+    # Of classes, settled rows stay among the others as well: people look at the worst first, and
+    # what they leave would alone look cleaner than the labelling was.
+    apart = pred_probs is None and len(decided.settled) >= (1 if is_numbers else len(np.unique(y)))
+    if apart and len(rows) >= FEWEST:
         X_trusted = _stacked(X[decided.settled], X_trusted)
         y_trusted = decided.values if y_trusted is None else np.r_[decided.values, y_trusted]
-        rows = np.flatnonzero(open_rows)
     else:
-        rows = np.arange(len(y))
+        rows, labels = np.arange(len(y)), y.copy()
+        labels[decided.settled] = decided.values
     if is_numbers:
-        found = of_numbers(job, X[rows], corrected[rows], X_trusted, y_trusted)
+        found = of_numbers(job, X[rows], labels[rows], X_trusted, y_trusted)
     else:
-        changed = int((decided.values != y[decided.settled]).sum())
-        known = (changed, len(decided.settled)) if len(rows) < len(y) else None
-        found = of_classes(
-            job, X[rows], corrected[rows], X_trusted, y_trusted, pred_probs, decided.judges, known
-        )
+        found = of_classes(job, X, labels, X_trusted, y_trusted, pred_probs, decided.judges)
     quality, weights = np.ones(len(y)), np.ones(len(y))
     quality[rows], weights[rows] = found.quality, found.weights
-    suggested = corrected.copy()
+    suggested = y.copy()
     suggested[rows] = found.suggested
     quality[decided.settled], weights[decided.settled] = 1.0, 1.0
     suggested[decided.settled] = decided.values

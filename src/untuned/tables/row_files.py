@@ -88,11 +88,14 @@ def _array(path: Path) -> Any:
 def _read(path: Path) -> Any:
     from scipy import sparse
 
+    # Opened here, as NumPy leaves a file open that it cannot read.
     if not zipfile.is_zipfile(path):
-        return np.load(path)
-    with np.load(path) as archive:
+        with path.open("rb") as file:
+            return np.load(file)
+    with path.open("rb") as file, np.load(file) as archive:
         if "indptr" in archive.files or "format" in archive.files:
-            return sparse.csr_matrix(sparse.load_npz(path))
+            with path.open("rb") as again:
+                return sparse.csr_matrix(sparse.load_npz(again))
         if len(archive.files) != 1:
             raise ValueError(
                 f"{path} holds {len(archive.files)} arrays; expected one, with a row for each row "

@@ -11,6 +11,7 @@ import polars
 import pytest
 from scipy.sparse import csr_matrix, hstack
 from scipy.sparse import random as random_sparse
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
@@ -22,7 +23,14 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import untuned
 from untuned.estimators import LabelCleaner
-from untuned.estimators.cleaning import folds, labelled_rows, linear_judge, pooling, whitening
+from untuned.estimators.cleaning import (
+    folds,
+    judges,
+    labelled_rows,
+    linear_judge,
+    pooling,
+    whitening,
+)
 from untuned.estimators.cleaning import problem as problem
 
 ROWS, TRUSTED, COLUMNS, CLASSES = 230, 24, 6, 3
@@ -112,6 +120,42 @@ def test_right_labels_are_left_alone():
     assert cleaner.noise_rate_ < 0.03
 
 
+def test_overlapping_classes_are_no_noise():
+    """Fifths of a number that is predicted with an error: neighbours overlap, no label is wrong."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 4))
+    number = X @ [2.0, 1.0, 0.5, 0.0] + rng.normal(size=len(X))
+    y = np.digitize(number, np.quantile(number, [0.2, 0.4, 0.6, 0.8]))
+    cleaner = LabelCleaner("linear", random_state=0).fit(X, y)
+    assert (cleaner.predict(X) != y).mean() > 0.3
+    assert cleaner.noise_rate_ < 0.1
+
+
+def test_binned_boosting_is_scikit_learns():
+    """Judge: scikit-learn on columns that have few values, for which bins change nothing."""
+    rng = np.random.default_rng(0)
+    X, weight = rng.integers(0, 5, (200, 3)).astype(np.float32), rng.uniform(0.5, 2, 200)
+    y = (X.sum(axis=1) > 6).astype(int)
+    judge = judges.boosting(5).make(0, True)
+    plain = clone(judge.classifier).fit(X, y, sample_weight=weight)
+    judge.fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(judge.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+    wide = rng.normal(size=(2000, 2))
+    judge.fit(wide, (wide.sum(axis=1) > 0).astype(int), sample_weight=np.ones(2000))
+    assert [len(edges) for edges in judge.edges] == [judges.BINS - 1] * 2
+
+
+@pytest.mark.parametrize("judge", [judges.trees(), judges.boosting(2)], ids=["trees", "boosting"])
+def test_a_judge_that_was_taught_one_class_gives_a_column_for_each(judge):
+    """Of a rare class all labels may be taken for wrong."""
+    X, model = np.arange(40.0, dtype=np.float32).reshape(20, 2), judge.make(0, True)
+    judges.fit_classifier(model, X, np.full(20, 1), np.ones(20))
+    found = judges.said_by(model, X, 3)
+    assert found.shape == (20, 3)
+    assert (found.argmax(axis=1) == 1).all()
+    assert found.sum(axis=1) == pytest.approx(1)
+
+
 def test_a_model_of_a_sample_is_refitted_on_all_rows(monkeypatch):
     X, given, wrong, *_ = table()
     monkeypatch.setattr(linear_judge, "FEWEST_SAMPLED", 50)
@@ -156,11 +200,15 @@ def test_derivatives_of_the_pool():
         pooling.voice(rng.dirichlet(np.ones(4), (3, 40))),
         rng.dirichlet(np.ones(4), 40),
         rng.uniform(0.5, 2, 40),
-        np.arange(40) % 2 == 0,
+        np.arange(40) > 17,
     )
     x, y = np.array([-0.5, 0.2, 0.1, -1.0]), rng.normal(size=(2, 4))
     outer, inner = pooling.Outer(rows), pooling.Inner(rows)
     assert untuned.check_hypergradient(outer, inner, x, y).relative_error < 1e-5
+    blocks, pull = inner.hessian(x, y), inner.products(x, y)
+    for place, unit in enumerate(np.eye(4)):
+        product = pull(np.stack([unit, unit]), "y")
+        np.testing.assert_allclose(product, blocks[:, :, place], rtol=1e-9, atol=1e-12)
 
 
 def test_derivatives():

@@ -77,3 +77,84 @@ def test_first_guess_sees_how_much_noise_there_is():
     guess = noise.first_guess(of_given, given, np.ones(len(given)))
     assert np.diagonal(guess) == pytest.approx(0.7, abs=0.1)
     assert guess.sum(1) == pytest.approx(1)
+
+
+def overlapping(rate, rows=6000, seed=0):
+    """Rows between four classes in a ring, some of them surely of one; labels with noise."""
+    rng = np.random.default_rng(seed)
+    place = rng.uniform(0, 4, rows)[:, None]
+    far = np.abs((place - np.arange(4) + 2) % 4 - 2)
+    probabilities = softmax(-8 * far, axis=1)
+    of_given = probabilities @ noise.uniform(rate, 4)
+    return probabilities, (rng.random((rows, 1)) > of_given.cumsum(1)).sum(1)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.4])
+def test_surest_rows_show_the_noise(rate):
+    """The share of labels that differ from the likeliest class is far more than the noise."""
+    probabilities, given = overlapping(rate)
+    most = noise.ceiling(probabilities @ noise.uniform(rate, 4), given, np.ones(len(given)))
+    assert (given != probabilities.argmax(1)).mean() > rate + 0.05
+    assert most.overall == pytest.approx(rate, abs=0.03)
+    assert most.by_class == pytest.approx(rate, abs=0.06)
+    assert most.share < 1
+
+
+def test_where_all_rows_are_alike_the_ceiling_is_seen_on_all():
+    rng = np.random.default_rng(0)
+    probabilities = rng.permutation(np.tile([[0.9, 0.1], [0.1, 0.9]], (500, 1)))
+    given = np.where(rng.random(1000) < 0.1, probabilities.argmin(1), probabilities.argmax(1))
+    most = noise.ceiling(probabilities, given, np.ones(1000))
+    assert most.share == 1
+    assert most.overall == pytest.approx((given != probabilities.argmax(1)).mean())
+
+
+def test_what_is_too_much_is_cut_from_the_largest_entries():
+    """Judge: bisection for the level."""
+    rng = np.random.default_rng(0)
+    transition = rng.dirichlet([8, 1, 1, 1, 1], 5)
+    transition = np.stack([np.roll(row, at) for at, row in enumerate(transition)])
+    most = np.array([0.01, 0.05, 0.1, 0.2, 0.9])
+    found = noise.limited(transition, most)
+    assert found.sum(axis=1) == pytest.approx(1)
+    for at, row in enumerate(transition):
+        off = np.delete(row, at)
+        level = off.max()
+        if off.sum() > most[at]:
+            level = optimize.brentq(
+                lambda each, o=off, m=most[at]: np.minimum(o, each).sum() - m, 0, 1
+            )
+        assert np.delete(found[at], at) == pytest.approx(np.minimum(off, level), abs=1e-9)
+
+
+def test_where_no_noise_can_be_none_is_left_and_none_is_negative():
+    """Sums are rounded, so what is left after the cut could fall below zero."""
+    rng = np.random.default_rng(0)
+    for classes in (2, 3, 10):
+        for _ in range(50):
+            transition = rng.dirichlet(np.ones(classes), classes)
+            found = noise.limited(transition, np.zeros(classes))
+            assert found.min() >= 0
+            assert found == pytest.approx(np.eye(classes), abs=1e-12)
+
+
+def test_noise_between_neighbours_that_overlap_is_not_believed():
+    """The ring's neighbours overlap: a little noise between them comes down, much of it stays."""
+    probabilities, given = overlapping(0.0)
+    weight = np.ones(len(given))
+    near = np.roll(np.eye(4), 1, 1)
+    for extra, left in ((0.005, 0.0), (0.2, 0.1)):
+        transition = (1 - extra) * np.eye(4) + extra * near
+        found = noise.without_overlap(transition, probabilities, weight)
+        assert (found[0, 1] > left) == (left > 0)
+        assert found.sum(axis=1) == pytest.approx(1)
+    alike = noise.uniform(0.3, 4)
+    assert noise.without_overlap(alike, probabilities, weight) == pytest.approx(alike)
+
+
+def test_noise_is_raised_in_all_classes():
+    found = noise.with_rate(TRANSITION, 0.5)
+    assert found == pytest.approx(0.5 * (TRANSITION + np.eye(3)))
+    assert noise.rate(
+        TRANSITION, np.array([0, 1, 2, 2]), np.array([1, 1, 1, 0.0])
+    ) == pytest.approx((0.3 + 0.1 + 0.3) / 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,20 @@ from untuned.run.result import Result
 
 FIRST_POOLINGS, POOLINGS = 4, 2  # at most: weights and noise, each given the other
 STILL = 0.01  # change of the noise after which it is not asked for again
+
+PLATEAU = 0.5  # share of rows alike in noise, from which on it is taken to be seen there
+ABOUT_AS_LIKELY = 2.0  # logarithm of a likelihood; about a 95 % interval for one number
+Voices = Callable[[np.ndarray], np.ndarray]  # what judges say of true labels, given the noise
+
+
+class Settled(NamedTuple):
+    """A pool, and the noise that goes with it."""
+
+    pool: Pool
+    taken_out: np.ndarray  # the noise with which the judges were pooled
+    transition: np.ndarray
+    probabilities: np.ndarray  # of true labels
+    decided: np.ndarray | None = None  # of which classes most rows are decided
 
 
 class Hearing:
@@ -37,9 +52,8 @@ class Hearing:
         return minimize(*args, max_seconds=left, **(self.options | more))
 
     def likelihood(self, transition: np.ndarray) -> np.ndarray:
-        """P(given label | true label j) of each row; a trusted label is the true one."""
-        certain = np.eye(self.task.classes)[self.task.label]
-        return np.where(self.task.trusted[:, None], certain, transition.T[self.task.label])
+        """P(given label | true label j) of each row; of trusted ones, few are wrong."""
+        return noise.likelihood(transition, self.task.label, self.task.trusted)
 
     def pool(
         self, voices: np.ndarray, likelihood: np.ndarray, start: np.ndarray, rows: Any = slice(None)
@@ -49,17 +63,51 @@ class Hearing:
         return pooling.learn(known, start, self.learn)
 
     def settle(
-        self, voices: np.ndarray, transition: np.ndarray
-    ) -> tuple[Pool, np.ndarray, np.ndarray]:
-        """The pool and the noise that go together, and probabilities of true labels."""
-        start = np.full(len(voices), 1 / len(voices))
-        for _ in range(POOLINGS):
-            pool = self.pool(voices, self.likelihood(transition), start)
-            start, probabilities = pool.weights, pool.probabilities(voices)
-            before, transition = transition, self.noise_of(probabilities, transition)
-            if np.abs(transition - before).max() < STILL:
+        self, voices_given: Voices, transition: np.ndarray, judges: int, rounds: int,
+        before: Settled | None = None,
+    ) -> Settled:  # fmt: skip
+        """The pool and the noise that go together; `before` is what was settled the last time.
+
+        Likelihood alone does not tell noise from overlapping classes: so noise is never more than
+        what is seen where judges are surest. In a class most of whose rows are undecided, all the
+        noise it could have being taken out, no more noise is believed than in all.
+        """
+        decided = None if before is None else before.decided
+        found = self._pooled(voices_given, transition, np.full(judges, 1 / judges))
+        for number in range(rounds):
+            most = self._ceiling(found)
+            if decided is None and number == 1:
+                decided = self._decided(found)
+            limits = most.by_class
+            if decided is not None:
+                limits = np.where(decided, limits, np.minimum(limits, most.overall))
+            new = noise.without_overlap(
+                self.noise_of(found.probabilities, transition),
+                found.probabilities,
+                self.task.weight,
+            )
+            new = noise.limited(new, limits)
+            moved, transition = np.abs(new - transition).max(), new
+            if number == rounds - 1 or (moved < STILL and decided is not None):
                 break
-        return pool, transition, probabilities
+            found = self._pooled(voices_given, transition, found.pool.weights)
+        assert decided is not None  # as there are two rounds at least
+        found = found._replace(transition=transition, decided=decided)
+        if most.share >= PLATEAU:
+            return self._noisiest(voices_given, found, most.overall)
+        return found
+
+    def _ceiling(self, found: Settled) -> noise.Ceiling:
+        task, noisy = self.task, self.noisy
+        of_given = found.probabilities @ found.transition
+        return noise.ceiling(of_given[noisy], task.label[noisy], task.weight[noisy])
+
+    def _decided(self, found: Settled) -> np.ndarray:
+        """Of which classes most rows are of that class, and no other."""
+        best, sure = found.probabilities.argmax(axis=1), found.probabilities.max(axis=1)
+        weight, classes = self.task.weight, self.task.classes
+        undecided = np.bincount(best, weight * (sure < noise.DECIDED), classes)
+        return undecided < np.bincount(best, weight, classes) / 2
 
     def noise_of(self, probabilities: np.ndarray, start: np.ndarray) -> np.ndarray:
         """The most likely noise."""
@@ -68,24 +116,53 @@ class Hearing:
             probabilities[noisy], task.label[noisy], task.weight[noisy], start
         )
 
+    def _pooled(self, voices_given: Voices, transition: np.ndarray, start: np.ndarray) -> Settled:
+        voices, likelihood = voices_given(transition), self.likelihood(transition)
+        pool = self.pool(voices, likelihood, start)
+        return Settled(pool, transition, transition, pool.probabilities(voices))
+
+    def _noisiest(self, voices_given: Voices, found: Settled, most: float) -> Settled:
+        """Of noises that are about as likely, the one that is seen on the surest rows.
+
+        Few rows do not tell hesitant judges of right labels from sure judges of noisy ones.
+        """
+        task, noisy = self.task, self.noisy
+        least = noise.rate(found.transition, task.label[noisy], task.weight[noisy])
+        if least >= most - STILL / 2:
+            return found
+        likely = self._likelihood_of(found)
+        for way in (1.0, 0.5):
+            aim = least + way * (most - least)
+            if least > STILL:
+                transition = noise.with_rate(found.transition, aim / least)
+                transition = noise.limited(transition, np.full(task.classes, aim))
+            else:
+                transition = noise.uniform(aim, task.classes)
+            other = self._pooled(voices_given, transition, found.pool.weights)
+            if self._likelihood_of(other) > likely - ABOUT_AS_LIKELY:
+                return other._replace(decided=found.decided)
+        return found
+
+    def _likelihood_of(self, found: Settled) -> float:
+        total = (found.probabilities * self.likelihood(found.transition)).sum(axis=1)
+        return float(self.task.weight @ np.log(total + noise.TINY))
+
 
 class First(NamedTuple):
     """What the first round leaves behind."""
 
     opinions: list[np.ndarray]  # (folds, rows, classes) of each judge
     calibrations: list[Pool]
-    pool: Pool
-    taken_out: np.ndarray  # the noise without which the judges were pooled
-    transition: np.ndarray
-    probabilities: np.ndarray
+    settled: Settled
 
     def targets(self, hearing: Hearing, fold: int) -> np.ndarray:
         """Probabilities of true labels that the judge of this fold may learn from."""
         voices = []
         for opinion, calibration in zip(self.opinions, self.calibrations, strict=True):
             honest = calibration.probabilities(pooling.voice(opinion[fold])[None])
-            voices.append(pooling.voice(noise.without_noise(honest, self.taken_out)))
-        joint = self.pool.probabilities(np.stack(voices)) * hearing.likelihood(self.transition)
+            voices.append(pooling.voice(noise.without_noise(honest, self.settled.taken_out)))
+        likelihood = hearing.likelihood(self.settled.transition)
+        joint = self.settled.pool.probabilities(np.stack(voices)) * likelihood
         return joint / np.maximum(joint.sum(axis=1, keepdims=True), noise.TINY)
 
 
@@ -101,17 +178,15 @@ def first_round(hearing: Hearing, opinions: list[np.ndarray]) -> First:
     calibrations, honest = [], []
     for opinion in opinions:
         voice = pooling.voice(opinion[task.fold, at].astype(np.float64))[None]
-        calibrations.append(hearing.pool(voice, own, np.ones(1)))
+        some = hearing.noisy  # trusted labels are not those that judges learned to expect
+        calibrations.append(hearing.pool(voice[:, some], own[some], np.ones(1), some))
         honest.append(calibrations[-1].probabilities(voice))
     best = max(honest, key=lambda p: task.weight @ np.log(p[at, task.label] + noise.TINY))
     noisy = hearing.noisy
-    transition = noise.first_guess(best[noisy], task.label[noisy], task.weight[noisy])
-    start = np.full(len(honest), 1 / len(honest))
-    for _ in range(FIRST_POOLINGS):
-        voices = np.stack([pooling.voice(noise.without_noise(p, transition)) for p in honest])
-        pool = hearing.pool(voices, hearing.likelihood(transition), start)
-        start, probabilities = pool.weights, pool.probabilities(voices)
-        taken_out, transition = transition, hearing.noise_of(probabilities, transition)
-        if np.abs(transition - taken_out).max() < STILL:
-            break
-    return First(opinions, calibrations, pool, taken_out, transition, probabilities)
+    guess = noise.first_guess(best[noisy], task.label[noisy], task.weight[noisy])
+
+    def voices_given(transition: np.ndarray) -> np.ndarray:
+        return np.stack([pooling.voice(noise.without_noise(p, transition)) for p in honest])
+
+    settled = hearing.settle(voices_given, guess, len(honest), FIRST_POOLINGS)
+    return First(opinions, calibrations, settled)

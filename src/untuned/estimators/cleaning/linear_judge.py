@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix, issparse
 from scipy.special import logit
 
 from untuned.closed_form.losses import softmax
-from untuned.estimators.cleaning import problem, whitening
+from untuned.estimators.cleaning import noise, problem, whitening
 from untuned.estimators.cleaning.folds import Task, second_hand
 from untuned.estimators.cleaning.judges import Targets
 from untuned.estimators.cleaning.problem import Inner, Models, Outer, Rows
@@ -42,7 +42,7 @@ class LinearJudge:
         self.learn = learn
         self.white: Any = None
         self.x = np.zeros(3, np.float32)
-        self.model = np.zeros((0, 0))  # the mean of those of all folds
+        self.model = np.zeros((0, 0), np.float32)  # the mean of those of all folds
         self.transition = np.zeros((0, 0))
         self.total = 0.0  # weight of the rows from which x was learned
 
@@ -79,8 +79,8 @@ class LinearJudge:
             rows = self._rows(task, some, evidence, other, self._likelihood(task, some))
             result = self._learned(rows, y, task.classes)
             self.x, y, whole = result.x, np.asarray(result.y), len(some) == len(task.label)
-        found = np.empty((len(task.label), task.classes))
-        self.model = np.zeros(shape[1:])
+        found = np.empty((len(task.label), task.classes), np.float32)
+        self.model = np.zeros(shape[1:], np.float32)
         for fold in range(task.folds):
             left = np.flatnonzero(task.fold == fold)
             model = y[0 if sparse else fold]
@@ -92,6 +92,13 @@ class LinearJudge:
             self.model += model
         self.model /= task.folds
         return found
+
+    def unheard(self, task: Task, targets: Targets) -> None:
+        """One model of what is believed, for its coefficients alone: nobody asks what it says."""
+        rows = np.arange(len(task.label))
+        own, wrong = _evidence(targets(0), task.label)
+        start = np.zeros((1, self.features.shape[1] + 1, task.classes), np.float32)
+        self.model = self._trained(task, rows, own[None], wrong[None], start)[0]
 
     def probabilities(self, X: Any) -> np.ndarray:
         """By the mean of the models."""
@@ -171,8 +178,7 @@ class LinearJudge:
         return np.stack(evidence), np.stack(other)
 
     def _likelihood(self, task: Task, some: np.ndarray) -> np.ndarray:
-        certain = np.eye(task.classes)[task.label[some]]
-        return np.where(task.trusted[some, None], certain, self.transition.T[task.label[some]])
+        return noise.likelihood(self.transition, task.label[some], task.trusted[some])
 
 
 def _evidence(target: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

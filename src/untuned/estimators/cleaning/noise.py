@@ -6,14 +6,20 @@ rows it has not been trained on; `given` are whole numbers, the columns of the l
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 PSEUDO_ROWS = 10.0 ** np.arange(6)  # per class, in favour of the same noise in all of them
 MOST_ROUNDS, SMALL = 200, 1e-5
+SLIPS = 0.05  # share of trusted labels that are wrong all the same
 STEPS = 30  # of Richardson's iteration
 TINY = 1e-30  # keeps quotients of probabilities finite
+SURE_ROWS, SIGMAS = 20, 2.0  # fewest rows that say how much noise there is; a fall beyond chance
+MISJUDGED = 0.1  # share of rows between two classes, about which a model may be wrong
+DECIDED = 0.9  # probability of the likeliest class, of which a row is said to be
 
 
 def uniform(rate: float, classes: int) -> np.ndarray:
@@ -66,6 +72,12 @@ def _evidence(joint: np.ndarray, prior: np.ndarray) -> float:
     return float(by_row.sum() + (gammaln(prior + joint) - gammaln(prior)).sum())
 
 
+def likelihood(transition: np.ndarray, given: np.ndarray, trusted: np.ndarray) -> np.ndarray:
+    """P(given label | true label j), one row per sample; whoever checks labels errs at times."""
+    checked = uniform(SLIPS, len(transition))
+    return np.where(trusted[:, None], checked[given], transition.T[given])
+
+
 def posterior(
     probabilities: np.ndarray, transition: np.ndarray, given: np.ndarray
 ) -> np.ndarray:  # fmt: skip
@@ -104,3 +116,107 @@ def fit_transition(
         if moved < SMALL:
             break
     return transition
+
+
+class Ceiling(NamedTuple):
+    """How much noise there can be, at most."""
+
+    by_class: np.ndarray  # in each true class
+    overall: float
+    share: float  # of the rows, on which `overall` was seen
+
+
+def ceiling(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray) -> Ceiling:
+    """The noise where a model is surest, which is no less than the noise there is.
+
+    Labels that differ from what a model takes a row for are wrong, or the row lies where classes
+    overlap. Wrong ones are as many among the rows it is sure of as elsewhere, those of
+    overlapping classes fewer; so the share that is left among the surest rows is noise.
+    """
+    taken_for, sure = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    differs = (given != taken_for).astype(float)
+    order = np.argsort(-sure, kind="stable")
+    overall, share = _among_surest(differs[order], weight[order])
+    by_class = np.full(probabilities.shape[1], overall)
+    for each in range(len(by_class)):
+        own = order[taken_for[order] == each]
+        if weight[own].sum() >= SURE_ROWS:
+            by_class[each], _ = _among_surest(differs[own], weight[own])
+    return Ceiling(by_class, overall, share)
+
+
+def _among_surest(differs: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """The share that differs among the surest rows, and how many of all rows these are.
+
+    Rows, the surest first, are halved as long as the surer half has fewer by more than chance.
+    """
+    rows = np.cumsum(weight)
+    found = np.cumsum(weight * differs)
+    last = len(rows) - 1
+    while True:
+        middle = int(np.searchsorted(rows, rows[last] / 2))
+        if middle >= last or rows[middle] < SURE_ROWS:
+            break
+        mean = found[last] / rows[last]
+        sure, others = rows[middle], rows[last] - rows[middle]
+        fall = (found[last] - found[middle]) / others - found[middle] / sure
+        scatter = max(mean * (1 - mean), 1 / rows[last]) * (1 / sure + 1 / others)
+        if fall <= SIGMAS * np.sqrt(scatter):
+            break
+        last = middle
+    return float(found[last] / rows[last]), float(rows[last] / rows[-1])
+
+
+def limited(transition: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """The matrix with at most so much noise in each class.
+
+    What is too much is taken from the largest entries: noise that is alike stays as it is, and
+    a neighbour that a class overlaps with comes down.
+    """
+    off = transition * (1 - np.eye(len(transition)))
+    ordered = -np.sort(-off, axis=1)
+    # With the k largest entries cut down to one level: what is left for each of them.
+    rest = off.sum(axis=1, keepdims=True) - np.cumsum(ordered, axis=1)
+    level = (most[:, None] - rest) / np.arange(1, len(off) + 1)
+    under = np.append(ordered[:, 1:], np.zeros((len(off), 1)), axis=1)
+    right = (level >= under).argmax(axis=1)[:, None]  # the first k whose level cuts no other entry
+    cut = np.where(
+        off.sum(axis=1, keepdims=True) > most[:, None],
+        np.clip(off, 0, np.maximum(np.take_along_axis(level, right, 1), 0)),  # 0 but for rounding
+        off,
+    )
+    np.fill_diagonal(cut, 1 - cut.sum(axis=1))
+    return cut
+
+
+def without_overlap(
+    transition: np.ndarray, probabilities: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """The matrix without what a model may have wrong about rows between two classes.
+
+    Rows that may be of class j or k count as p_j p_k. An entry that stands out in its row by less
+    than a share `MISJUDGED` of them comes down to the others.
+    """
+    classes = len(transition)
+    if classes == 2:
+        return transition
+    off = ~np.eye(classes, dtype=bool)
+    between = (weight[:, None] * probabilities).T @ probabilities
+    between /= np.maximum(weight @ probabilities, TINY)[:, None]
+    ordered = np.sort(np.where(off, transition, np.inf), axis=1)
+    usual = ordered[:, [(classes - 2) // 2]]
+    out = np.minimum(transition, usual + np.maximum(transition - usual - MISJUDGED * between, 0))
+    out = np.where(off, out, 0.0)
+    np.fill_diagonal(out, 1 - out.sum(axis=1))
+    return out
+
+
+def with_rate(transition: np.ndarray, factor: float) -> np.ndarray:
+    """The matrix with so many times the noise."""
+    same = np.eye(len(transition))
+    return same + factor * (transition - same)
+
+
+def rate(transition: np.ndarray, given: np.ndarray, weight: np.ndarray) -> float:
+    """The share of labels that such noise makes wrong, classes being as frequent as labels are."""
+    return float(np.average(1 - np.diagonal(transition)[given], weights=weight))

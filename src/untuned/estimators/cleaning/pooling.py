@@ -27,11 +27,11 @@ from untuned.run import minimize
 from untuned.run.result import Result
 
 FAINT = 1e-4  # mixed into each judge, so that none is ever certain
-NOTHING = 0.02  # a weight below this share of the largest one changes no verdict
+NOTHING = 0.05  # a weight below this share of the largest one changes no verdict
 STRENGTH, LEAST = 0.1, 1e-2  # at the start; the least makes g curve where all rows are undecided
 SMALLEST = -6.0  # logarithm of a weight: below, it could hardly find its way back
-TOL, MOST_STEPS = 1e-2, 40
-SAMPLED_ENTRIES, FEWEST_ROWS = 2**17, 2048  # for a handful of numbers more would be a waste
+TOL, MOST_STEPS = 3e-2, 40
+SAMPLED_ENTRIES, FEWEST_ROWS = 2**15, 1024  # for a handful of numbers more would be a waste
 
 
 class Rows(NamedTuple):
@@ -40,7 +40,7 @@ class Rows(NamedTuple):
     voices: np.ndarray  # (judges, rows, classes), logarithms of unseen probabilities
     likelihood: np.ndarray  # (rows, classes), P(given label | true label j)
     weight: np.ndarray
-    half: np.ndarray  # True or False
+    half: np.ndarray  # False, then True
 
 
 class Pool(NamedTuple):
@@ -74,6 +74,9 @@ def learn(rows: Rows, start: np.ndarray, solve: Callable[..., Result] = minimize
         some = np.linspace(0, count - 1, most).astype(int)
         voices, *others = rows
         rows = Rows(voices[:, some], *(leaf[some] for leaf in others))
+    order = np.argsort(rows.half, kind="stable")  # halves in one piece each are quick to sum over
+    voices, *others = rows
+    rows = Rows(np.ascontiguousarray(voices[:, order]), *(leaf[order] for leaf in others))
     x = np.maximum(np.log(np.maximum(np.append(start, STRENGTH), 1e-9)), SMALLEST)
     y = np.zeros((2, classes))
     result = solve(Outer(rows), Inner(rows), x, y, tol=TOL, max_steps=MOST_STEPS)
@@ -82,36 +85,57 @@ def learn(rows: Rows, start: np.ndarray, solve: Callable[..., Result] = minimize
     return Pool(weights, offsets - offsets.mean(), result)
 
 
+class _At(NamedTuple):
+    """What the losses are made of at one (x, y)."""
+
+    x: np.ndarray
+    y: np.ndarray
+    p: np.ndarray
+    posterior: np.ndarray  # of true labels
+    value: float
+
+
 class _Side:
     """Mean losses of rows, by which half's offsets they are predicted."""
 
     def __init__(self, rows: Rows, own: bool):
         self.rows = rows
-        # Of f the offsets are the other half's.
+        # Of f the offsets are the other half's. Rows come in the order of halves.
         self.by = (rows.half == own).astype(int)
+        self.cut = int(np.count_nonzero(~rows.half))
         totals = np.bincount(self.by, rows.weight, 2)
         self.share = rows.weight / np.maximum(totals, np.finfo(float).tiny)[self.by]
+        self._last: _At | None = None
 
-    def both(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """p, the posterior of true labels, and the likelihood of the given ones."""
-        p = softmax(np.tensordot(np.exp(x[:-1]), self.rows.voices, 1) + y[self.by], 1)
-        joint = p * self.rows.likelihood
-        total = np.maximum(joint.sum(axis=1), np.finfo(float).tiny)
-        return p, joint / total[:, None], total
-
-    def value(self, x: np.ndarray, y: np.ndarray) -> float:
-        return -float(self.share @ np.log(self.both(x, y)[2]))
+    def at(self, x: np.ndarray, y: np.ndarray) -> _At:
+        """Values and derivatives are often asked for at the same point."""
+        last = self._last
+        if last is None or not (np.array_equal(y, last.y) and np.array_equal(x, last.x)):
+            scores = np.tensordot(np.exp(x[:-1]), self.rows.voices, 1)
+            scores[: self.cut] += y[self.by[0]]
+            scores[self.cut :] += y[self.by[-1]]
+            p = softmax(scores, 1)
+            joint = p * self.rows.likelihood
+            total = np.maximum(joint.sum(axis=1), np.finfo(float).tiny)
+            joint /= total[:, None]
+            last = self._last = _At(x, y, p, joint, -float(self.share @ np.log(total)))
+        return last
 
     def value_and_slopes(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-        p, posterior, total = self.both(x, y)
-        return -float(self.share @ np.log(total)), self.share[:, None] * (p - posterior)
+        """The loss, and its slopes in the scores of rows."""
+        at = self.at(x, y)
+        return at.value, self.share[:, None] * (at.p - at.posterior)
 
     def by_weight(self, x: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+        """Slopes in the logarithms of weights."""
         return np.exp(x[:-1]) * np.tensordot(self.rows.voices, slopes, 2)
 
     def by_offset(self, slopes: np.ndarray) -> np.ndarray:
-        second = slopes[self.by == 1].sum(axis=0)
-        return np.stack([slopes.sum(axis=0) - second, second])
+        """Slopes in the offsets of both halves."""
+        found = np.zeros((2, slopes.shape[1]))
+        found[self.by[0]] += slopes[: self.cut].sum(axis=0)
+        found[self.by[-1]] += slopes[self.cut :].sum(axis=0)
+        return found
 
 
 class Inner:
@@ -121,11 +145,12 @@ class Inner:
         self.side = _Side(rows, own=True)
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        return self.side.value(x, y) + _strength(x) / 2 * float(np.vdot(y, y))
+        return self.side.at(x, y).value + _strength(x) / 2 * float(np.vdot(y, y))
 
     def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """grad_y g."""
-        return self.value_and_grads(x, y)[2]
+        _, slopes = self.side.value_and_slopes(x, y)
+        return self.side.by_offset(slopes) + _strength(x) * y
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """g, grad_x g and grad_y g."""
@@ -136,19 +161,34 @@ class Inner:
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
-        p, posterior, _ = self.side.both(x, y)
+        at = self.side.at(x, y)
 
         def pull(v: np.ndarray, wrt: str) -> Any:
             by_row = v[self.side.by]
-            change = _bent(p, by_row) - _bent(posterior, by_row)
+            change = _bent(at.p, by_row) - _bent(at.posterior, by_row)
             change *= self.side.share[:, None]
+            in_y = None if wrt == "x" else self.side.by_offset(change) + _strength(x) * v
+            if wrt == "y":
+                return in_y
             in_x = np.append(self.side.by_weight(x, change), np.exp(x[-1]) * np.vdot(y, v))
-            if wrt == "x":
-                return in_x
-            in_y = self.side.by_offset(change) + _strength(x) * v
-            return in_y if wrt == "y" else (in_x, in_y)
+            return in_x if wrt == "x" else (in_x, in_y)
 
         return pull
+
+    def hessian_blocks(self, y: np.ndarray) -> tuple[int, int, float]:
+        """A block for each half, made of all rows."""
+        return *y.shape, 1.0
+
+    def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The blocks."""
+        at, share = self.side.at(x, y), self.side.share[:, None]
+        found = np.zeros((2, y.shape[1], y.shape[1]))
+        for half in range(2):
+            part = self.side.by == half
+            for sign, p in ((1, at.p[part]), (-1, at.posterior[part])):
+                shared = share[part] * p
+                found[half] += sign * (np.diag(shared.sum(axis=0)) - shared.T @ p)
+        return found + _strength(x) * np.eye(y.shape[1])
 
 
 class Outer:
@@ -159,7 +199,7 @@ class Outer:
         self.prior = np.append(np.full(len(rows.voices), 1 / rows.weight.sum()), 0.0)
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        return self.side.value(x, y) + float(self.prior @ np.exp(x))
+        return self.side.at(x, y).value + float(self.prior @ np.exp(x))
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """f, grad_x f and grad_y f."""

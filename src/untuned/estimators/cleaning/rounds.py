@@ -3,9 +3,9 @@
 1. Judges learn the labels as they were given, cheap judges first. What they say of unseen rows is
    pooled, and tells how labels come to be wrong: a first guess from rows of which they are sure,
    then by maximum likelihood. A judge whose weight in the pool is zero is not asked again.
+   Boosting, which is dear, is asked if a trial on some rows shows that it helps.
 2. Judges learn what labels probably should be. What they now say of unseen rows is pooled with what
    was said before, the noise is estimated anew, and Bayes' rule gives the quality of each label.
-   Boosting, which is dear, comes in here, if a trial on some rows shows that it helps.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from scipy.sparse import issparse
 
 from untuned.estimators.cleaning import folds, judges, noise, pooling, trial
 from untuned.estimators.cleaning.folds import Task
-from untuned.estimators.cleaning.hearing import First, Hearing, first_round
-from untuned.estimators.cleaning.judges import ByClassifier, Judge
+from untuned.estimators.cleaning.hearing import POOLINGS, Hearing, Settled, first_round
+from untuned.estimators.cleaning.judges import Judge
 from untuned.estimators.cleaning.labelled_rows import Merged, Table
 from untuned.estimators.cleaning.linear_judge import LinearJudge, as_evidence
 from untuned.estimators.cleaning.neighbours import Neighbours
@@ -106,7 +106,7 @@ def hear_yours(
     """Verdicts from a user's probabilities alone."""
     nobody = np.zeros(len(given), bool)
     task = Task(None, given, weight, nobody, np.zeros(len(given), int), 1, classes, seed)
-    first = first_round(Hearing(task, options, ends), [P[None]])
+    first = first_round(Hearing(task, options, ends), [P[None]]).settled
     weights = {YOURS: float(first.pool.weights[0])}
     return Verdicts(
         first.probabilities, first.transition, first.pool, weights,
@@ -123,46 +123,47 @@ def hear(
     if automatic:
         asked = [LinearJudge()] if issparse(task.X) else [LinearJudge(), Neighbours()]
     asked, opinions = _asked_first(hearing, asked, automatic)
-    first = first_round(hearing, opinions)
+    heard_first = first_round(hearing, opinions)
+    first = heard_first.settled
     cache: dict[int, np.ndarray] = {}
 
     def targets(fold: int) -> np.ndarray:
-        if fold not in cache:
-            cache[fold] = first.targets(hearing, fold).astype(np.float32)
-        return cache[fold]
+        if fold in cache:
+            return cache[fold]
+        found = heard_first.targets(hearing, fold).astype(np.float32)
+        if not issparse(task.X):  # there, mostly one judge asks, and memory is scarce
+            cache[fold] = found
+        return found
 
     heard: list[Judge] = []
     said: list[np.ndarray] = []
     for judge, weight in zip(asked, first.pool.weights, strict=True):
-        linear = isinstance(judge, LinearJudge)
         if isinstance(judge, LinearJudge):
             judge.transition = first.transition
-        if not heard or ((weight > 0 or linear) and not hearing.over()):
+        if weight > 0 and (not heard or not hearing.over()):
             heard.append(judge)
             said.append(judge.second(task, targets))
+        elif isinstance(judge, LinearJudge):
+            judge.unheard(task, targets)
     weights = {judge.name: 0.0 for judge in asked}
-    if automatic and not issparse(task.X) and not hearing.over():
-        boosting = judges.boosting()
-        weights[boosting.name] = 0.0
-        others = [each for judge, each in zip(heard, said, strict=True) if judge.name != "trees"]
-        if trial.boosting_helps(hearing, targets, first, others):
-            heard.append(boosting)
-            said.append(boosting.second(task, targets))
+    if automatic and not issparse(task.X):
+        weights |= {judges.boosting().name: 0.0}  # it was tried
     said.append(first.probabilities)
     if yours is not None:
         said.append(_without_noise(hearing, yours, first.transition))
     voices = np.stack([pooling.voice(each) for each in said])
-    pool, transition, probabilities = hearing.settle(voices, first.transition)
+    settled = hearing.settle(lambda _: voices, first.transition, len(voices), POOLINGS, first)
+    pool, transition = settled.pool, settled.transition
     weights |= _shares(pool, asked, heard, first, yours is not None)
     alone = voices[: len(heard)]
     speaking = hearing.pool(alone, hearing.likelihood(transition), np.ones(len(alone)))
-    linears = [judge for judge in heard if isinstance(judge, LinearJudge)]
+    linears = [judge for judge in asked if isinstance(judge, LinearJudge)]
     learned = numbers(linears[0].x) if linears else None
     trust = (learned.slope, learned.offset) if learned else (1.0, 0.0)
-    for judge in heard:
+    for judge in {*heard, *linears}:
         judge.forget()
     return Verdicts(
-        probabilities, transition, pool, weights, as_evidence(_quality(first, task)), trust,
+        settled.probabilities, transition, pool, weights, as_evidence(_quality(first, task)), trust,
         heard, speaking, linears[0] if linears else None,
     )  # fmt: skip
 
@@ -178,17 +179,22 @@ def _asked_first(
         if not opinions or not hearing.over():
             opinions.append(judge.first(hearing.task))
     asked = asked[: len(opinions)]
-    if automatic and not hearing.over():
-        trees: ByClassifier = judges.trees()
-        # On sparse columns trees are slow, and mostly no match for a linear judge.
-        if not issparse(hearing.task.X) or trial.trees_help(hearing, opinions[0]):
-            asked = [*asked, trees]
-            opinions.append(trees.first(hearing.task))
-    return asked, opinions
+    if not automatic:
+        return asked, opinions
+    more: list[Judge] = []
+    sparse = issparse(hearing.task.X)
+    # On sparse columns trees are slow, and mostly no match for a linear judge; boosting takes none.
+    if not hearing.over() and (not sparse or trial.trees_help(hearing, opinions)):
+        more.append(judges.trees())
+        opinions.append(more[-1].first(hearing.task))
+    if not hearing.over() and not sparse and trial.boosting_helps(hearing, opinions):
+        more.append(judges.boosting())
+        opinions.append(more[-1].first(hearing.task))
+    return [*asked, *more], opinions
 
 
 def _shares(
-    pool: Pool, asked: list[Judge], heard: list[Judge], first: First, yours: bool
+    pool: Pool, asked: list[Judge], heard: list[Judge], first: Settled, yours: bool
 ) -> dict[str, float]:
     """The weight of each judge: its own, and its share of what was said in the first round."""
     weights = {judge.name: float(w) for judge, w in zip(heard, pool.weights, strict=False)}
@@ -206,6 +212,6 @@ def _without_noise(hearing: Hearing, said: np.ndarray, transition: np.ndarray) -
     return noise.without_noise(honest.probabilities(voice), transition)
 
 
-def _quality(first: First, task: Task) -> np.ndarray:
+def _quality(first: Settled, task: Task) -> np.ndarray:
     posterior = noise.posterior(first.probabilities, first.transition, task.label)
     return np.where(task.trusted, 1.0, posterior[np.arange(len(task.label)), task.label])
