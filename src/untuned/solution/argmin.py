@@ -12,7 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from untuned.ops import Tree
+import numpy as np
+
+from untuned.ops import Tree, numpy_roots
 from untuned.solution import failures, large, newton, task
 from untuned.solution.task import Task
 
@@ -71,10 +73,26 @@ def argmin(
 
 
 def _find(given: Task, function: Any, y0: Any) -> tuple[Any, Any]:
-    """The solution of one problem, or of a stack of small ones on torch."""
+    """The solution of one problem and its code."""
+    return tuple(_found(given, function, y0, False)[:2])
+
+
+def _find_on_host(given: Task, moving: tuple, y0: Any) -> tuple[Any, Any]:
+    """`_find` with its small operations in NumPy, each of which JAX would compile."""
+    function = lambda moving, y: given.value(moving[0], y, *moving[1])
+    on_host = numpy_roots.Function(*given.lib.compiled(function, moving))
+    with np.errstate(all="ignore"):  # what is not finite is found out by the search itself
+        y, code, _ = _found(given, on_host, np.asarray(y0), False, numpy_roots)
+    return given.lib.take_in(y), given.lib.take_in(code)
+
+
+def _found(
+    given: Task, function: Any, y0: Any, keeps_hessian: bool, lib: Any = None
+) -> newton.Found:
     s = given.settings
-    found = newton.solve(given.lib, function, y0, s.region, s.epsilon, s.tol, s.most)
-    return found.y, found.code
+    return newton.solve(
+        lib or given.lib, function, y0, s.region, s.epsilon, s.tol, s.most, keeps_hessian
+    )
 
 
 def _on_jax(given: Task) -> Any:
@@ -90,15 +108,16 @@ def _on_jax(given: Task) -> Any:
     def optimality(y: Any) -> Any:
         return s.region.optimality(lib, y, moving.grad) + lib.nothing((given.x, given.data))
 
-    if lib.is_known(x, data, y0) and lib.is_known(still.grad(y0)):
+    if lib.is_known(x, data, y0) and lib.reads_known(still.bare, y0):
         # Numbers are at hand, though perhaps under a derivative: errors can be raised.
-        y, code = find(still, y0)
+        y, code = find(still, y0) if is_large else _find_on_host(given, (x, data), y0)
         failures.tell(code, s.on_failure)
         if lib.is_known(given.x, given.data):
             return failures.masked(lib, y, code, s.on_failure)
         y, _ = lib.root(optimality, y, lambda y: (y, ()), linear)
     else:
-        y, code = lib.root(optimality, y0, partial(find, moving), linear)
+        search = lambda y0: lib.in_parts(partial(find, moving), y0)
+        y, code = lib.root(optimality, y0, search, linear)
         code = lib.fixed(code)
         if s.on_failure == "warn":
             lib.tell_later(failures.warn, code)
@@ -108,6 +127,12 @@ def _on_jax(given: Task) -> Any:
 
 def _on_torch(given: Task) -> Any:
     lib, ops, s = given.lib, given.ops, given.settings
+    if lib.is_forward_twice():
+        raise ValueError(
+            "argmin is inside of two forward derivatives (torch.func.jvp or jacfwd), of which "
+            "torch would lose one; take one of them by torch.func.grad, vjp or jacrev, as "
+            "torch.func.hessian does."
+        )
     y0 = ops.ravel(given.y0)
     arrays, structure = ops.flatten((given.x, given.data))
 
@@ -115,11 +140,18 @@ def _on_torch(given: Task) -> Any:
         x, data = ops.unflatten(structure, list(arrays))
         return given.value(x, y, *data)
 
-    def find(function: Any, y0: Any) -> tuple[Any, Any]:
-        solve = partial(large.find_each, given) if large.is_large(y0) else partial(_find, given)
-        y, code = solve(function, y0)
+    # The last Hessian is that of the derivative where nothing is held and y is a solution.
+    keeps_hessian = s.region.everywhere and s.on_failure != "warn"
+
+    def find(function: Any, y0: Any) -> tuple[Any, Any, Any]:
+        if large.is_large(y0):
+            y, code = large.find_each(given, function, y0)
+            hessian = y[..., None, :0]
+        else:
+            solve = partial(_found, given, keeps_hessian=keeps_hessian)
+            y, code, hessian = function.in_parts(solve, y0)
         failures.tell(code, s.on_failure)
-        return failures.masked(lib, y, code, s.on_failure), code
+        return failures.masked(lib, y, code, s.on_failure), code, hessian
 
     root = lib.Root(
         lib.Stack(function),
