@@ -30,7 +30,7 @@ class Root(NamedTuple):
     """How a root is found and what it is a root of."""
 
     stack: Stack
-    optimality: Callable  # of (y, grad), grad a function of y
+    optimality: Callable  # of (arrays, y, grad), grad a function of y
     find: Callable  # of (Function, y0): y, a code, and d residual / d y there or nothing of it
     marks: Callable  # of the codes: by what to multiply the derivative
     solve: Callable | None = None  # of (product, b) where there is to be no matrix
@@ -39,7 +39,7 @@ class Root(NamedTuple):
         # Nothing, but NaN where the derivative is: a g that does not depend on an array would else
         # have a derivative of zero in it, solution or not.
         nothing = sum((0 * array).sum() for array in arrays if array.is_floating_point())
-        return self.optimality(y, partial(self.stack.grad, arrays)) + nothing
+        return self.optimality(arrays, y, partial(self.stack.grad, arrays)) + nothing
 
     def product(self, arrays: tuple, y: Any, v: Any) -> Any:
         """The derivative in y of the residual, a symmetric matrix, times v."""
