@@ -20,6 +20,7 @@ PART = 2**17  # numbers that problems solved together hold, so that they stay ne
 
 where, isfinite, maximum, solve = jnp.where, jnp.isfinite, jnp.maximum, jnp.linalg.solve
 sort, zeros_like, join, stack = jnp.sort, jnp.zeros_like, jnp.concatenate, jnp.stack
+broadcast_to, broadcast_shapes = jnp.broadcast_to, jnp.broadcast_shapes
 
 
 def eye(size: int, like: Any) -> Any:
@@ -188,6 +189,16 @@ def in_parts(function: Callable, y: Any) -> Tree:
         return joined, [True] * len(joined)
 
     return jax.tree.unflatten(structure, run(*closed.consts, y))
+
+
+def active_solution(
+    search: Callable, solve: Callable, tell: Callable, program: Any, marks: Callable
+) -> Any:
+    """`solve(program, held)`, differentiable in the program, with what `search` says is held."""
+    held, code = jax.jit(search)(fixed(program))
+    if is_known(code):
+        tell(code)
+    return solve(program, held) * marks(code)
 
 
 @jax.custom_jvp

@@ -20,6 +20,7 @@ maximum, eye, largest, smallest, sort = (
     torch_stack.maximum, torch_stack.eye, torch_stack.largest, torch_stack.smallest,
     torch_stack.sort,
 )  # fmt: skip
+broadcast_to, broadcast_shapes = torch.broadcast_to, torch.broadcast_shapes
 join, stack, solve = torch.cat, torch.stack, torch_stack.solve
 cholesky, cholesky_solve = torch_stack.cholesky, torch_stack.cholesky_solve
 take_in, numbers, is_known = torch_stack.take_in, torch_stack.numbers, torch_stack.is_known
@@ -203,3 +204,45 @@ class LinearSolve(torch.autograd.Function):
         )
         root, arrays = root.stacked(in_dims[4:], given[3:])
         return LinearSolve.apply(root, matrix, b, y, *arrays), 0
+
+
+class Held(torch.autograd.Function):
+    """What `search` says of a program, which has no derivative."""
+
+    @staticmethod
+    def forward(search: Callable, *arrays: Any) -> tuple[Any, Any]:
+        return search(tuple(array.detach() for array in arrays))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> tuple:
+        return (None,) * 7
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> tuple[None, None]:
+        return None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, search: Callable, *arrays: Any) -> tuple:
+        full = (
+            _full(array, dim, info.batch_size)
+            for array, dim in zip(arrays, in_dims[1:], strict=True)
+        )
+        return Held.apply(search, *full), (0, 0)
+
+
+def active_solution(
+    search: Callable, solve: Callable, tell: Callable, program: Any, marks: Callable
+) -> Any:
+    """`solve(program, held)`, differentiable in the program, with what `search` says is held."""
+
+    def told(arrays: tuple) -> tuple[Any, Any]:
+        held, code = search(type(program)(*arrays))
+        tell(code)
+        return held, code
+
+    held, code = Held.apply(told, *program)
+    return solve(program, held) * marks(code)
