@@ -11,6 +11,7 @@ from untuned.run import minimize
 from untuned.run.result import History, Result, Snapshot
 from untuned.solution.argmin import argmin
 from untuned.solution.hypergradient import Hypergradient, hypergradient
+from untuned.solution.quadratic import quadratic_program
 
 if TYPE_CHECKING:
     from untuned.networks.reweighter import Reweighter
@@ -31,6 +32,7 @@ __all__ = [
     "minimize",
     "oracles",
     "parquet",
+    "quadratic_program",
     "solvers",
     "theory",
 ]

@@ -106,9 +106,43 @@ def test_many_variables_that_have_no_solution():
         untuned.argmin(lambda x, y: -(x * y**2).sum(), x, y0)
     with pytest.raises(RuntimeError, match="not finite"):
         untuned.argmin(lambda x, y: (x * torch.log(-y)).sum(), x, y0)
-    # Half of the entries are flat: conjugate gradients never look there, and neither does f.
-    y = untuned.argmin(lambda x, y: ((y[:150] - x) ** 2).sum(), x, y0)
-    torch.testing.assert_close(y, y0)
+
+
+FLAT = {
+    "half": (lambda np, x, y: ((y[:150] - x) ** 2).sum(), 300),
+    "one": (lambda np, x, y: ((y[:-1] - x) ** 2).sum() + (y[:40] ** 4).sum(), 2000),
+    "sums": (lambda np, x, y: ((y[1:] - y[:-1]) ** 2).sum() * x + (y[:2].sum() - y[2:4].sum()) ** 2,
+             300),
+    "ridge of a curve": (lambda np, x, y: ((y**2).sum() - x) ** 2, 300),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_many_variables_with_flat_directions(name):
+    """Conjugate gradients do not look there, and the derivative would be zero, or huge."""
+    g, count = FLAT[name]
+    x = torch.ones((), dtype=torch.float64, requires_grad=True)
+    y0 = torch.linspace(0.5, 1, count, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="not strongly convex"):
+        untuned.argmin(lambda x, y: g(torch, x, y), x, y0)
+    with jax.enable_x64(True):
+        y = lambda x: untuned.argmin(lambda x, y: g(jnp, x, y), x, jnp.asarray(y0.numpy())).sum()
+        assert np.isnan(jax.jit(jax.grad(y))(1.0))
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e4])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_many_variables_that_are_not_flat(condition, dtype):
+    kind = getattr(torch, dtype)
+    scale = torch.logspace(0, np.log10(condition), 400, dtype=kind)
+    g = lambda x, y: (scale * (y - x) ** 2).sum() + (y**2).sum()
+    x = torch.ones((), dtype=kind, requires_grad=True)
+    y = untuned.argmin(g, x, torch.zeros(400, dtype=kind))
+    expected = scale / (scale + 1)
+    accuracy = 1e-6 if dtype == "float64" else 1e-3
+    torch.testing.assert_close(y.detach(), expected, rtol=accuracy, atol=0)
+    slope = torch.autograd.grad(y.sum(), x)[0]
+    torch.testing.assert_close(slope, expected.sum(), rtol=accuracy, atol=0)
 
 
 def test_too_few_steps_and_a_tolerance():

@@ -6,6 +6,7 @@ Vectors are one axis long and numbers are vectors of one entry; `jax.vmap` makes
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,8 +16,11 @@ from jax import lax
 
 from untuned.ops import Tree
 
+PART = 2**17  # numbers that problems solved together hold, so that they stay near the processor
+
 where, isfinite, maximum, solve = jnp.where, jnp.isfinite, jnp.maximum, jnp.linalg.solve
 sort, zeros_like, join, stack = jnp.sort, jnp.zeros_like, jnp.concatenate, jnp.stack
+broadcast_to, broadcast_shapes = jnp.broadcast_to, jnp.broadcast_shapes
 
 
 def eye(size: int, like: Any) -> Any:
@@ -50,6 +54,11 @@ def take_in(leaf: Any, like: Any = None) -> Any:
 def is_known(*trees: Tree) -> bool:
     """Whether numbers are at hand, and not only their shapes."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def reads_known(function: Callable, y: Any) -> bool:
+    """Whether all that a function of y reads besides y is known."""
+    return is_known(jax.make_jaxpr(function)(y).consts)
 
 
 def numbers(leaf: Any) -> np.ndarray:
@@ -89,6 +98,17 @@ class Function:
         return jax.vmap(lambda unit: pull(unit)[0])(eye(y.shape[0], y))
 
 
+def compiled(function: Callable, given: Tree) -> tuple[Callable, Callable]:
+    """Value with gradient, and Hessian, of function(given, y) as functions of y.
+
+    Compiled as two wholes, which takes a second at most; operation by operation it is many.
+    """
+    at = lambda given: Function(partial(function, given))
+    value_and_grad = jax.jit(lambda given, y: at(given).value_and_grad(y))
+    hessian = jax.jit(lambda given, y: at(given).hessian(y))
+    return partial(value_and_grad, given), partial(hessian, given)
+
+
 def fixed(tree: Tree) -> Tree:
     """The tree as a constant to derivatives."""
     return jax.tree.map(lax.stop_gradient, tree)
@@ -113,13 +133,72 @@ def root(optimality: Callable, y: Any, find: Callable, solve_linear: Callable) -
 
 
 def solve_dense(product: Callable, b: Any) -> Any:
-    matrix = jax.vmap(product, out_axes=-1)(eye(b.shape[0], b))
-    return jnp.linalg.solve(matrix, b)
+    """The solution of a system of few variables with a symmetric matrix, given by its product."""
+
+    def solve(product: Callable, b: Any) -> Any:
+        matrix = jax.vmap(product, out_axes=-1)(eye(b.shape[0], b))
+        return jnp.linalg.solve(matrix, b)
+
+    return solve_symmetric(lambda product, b: in_parts(partial(solve, product), b))(product, b)
 
 
 def solve_symmetric(solve: Callable) -> Callable:
     """`solve(product, b)` for a symmetric product, differentiable whatever it is made of."""
     return lambda product, b: lax.custom_linear_solve(product, b, solve, symmetric=True)
+
+
+def in_parts(function: Callable, y: Any) -> Tree:
+    """function(y); if `jax.vmap` makes a stack of it, a part of it after the other.
+
+    Arrays of all problems at once would go to memory and back with every operation. Not for what
+    is differentiated.
+    """
+    if is_known(y):
+        return function(y)
+    # All that the function reads becomes an argument, since a rule for stacks sees arguments alone.
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(y)
+    structure = jax.tree.structure(shape)
+
+    @jax.custom_batching.custom_vmap
+    def run(*arguments: Any) -> list[Any]:
+        *consts, y = arguments
+        return jax.core.eval_jaxpr(closed.jaxpr, consts, y)
+
+    @run.def_vmap
+    def run_stack(count: int, stacked: list[bool], *arguments: Any) -> tuple[list[Any], list[bool]]:
+        moving = [array for array, has in zip(arguments, stacked, strict=True) if has]
+        entries = sum(array.size for array in moving) // max(count, 1) + y.size**2
+        parts = -(-count // max(1, PART // entries))
+        length = -(-count // parts)
+        # The last part is filled up with problems that are solved already.
+        rows = jnp.minimum(jnp.arange(parts * length), count - 1).reshape(parts, length)
+
+        def solve(rows: Any) -> list[Any]:
+            some = iter([array[rows] for array in moving])
+            every = [
+                next(some) if has else array for array, has in zip(arguments, stacked, strict=True)
+            ]
+            axes = [0 if has else None for has in stacked]
+            one = lambda *arguments: jax.core.eval_jaxpr(
+                closed.jaxpr, arguments[:-1], arguments[-1]
+            )
+            return jax.vmap(one, in_axes=axes)(*every)
+
+        found = lax.map(solve, rows) if parts > 1 else [part[None] for part in solve(rows[0])]
+        joined = [part.reshape(parts * length, *part.shape[2:])[:count] for part in found]
+        return joined, [True] * len(joined)
+
+    return jax.tree.unflatten(structure, run(*closed.consts, y))
+
+
+def active_solution(
+    search: Callable, solve: Callable, tell: Callable, program: Any, marks: Callable
+) -> Any:
+    """`solve(program, held)`, differentiable in the program, with what `search` says is held."""
+    held, code = jax.jit(search)(fixed(program))
+    if is_known(code):
+        tell(code)
+    return solve(program, held) * marks(code)
 
 
 @jax.custom_jvp

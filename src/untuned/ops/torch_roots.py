@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch._C._functorch import TransformType
+from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
 from untuned.ops import torch_stack
 from untuned.ops.torch import products
@@ -18,6 +20,7 @@ maximum, eye, largest, smallest, sort = (
     torch_stack.maximum, torch_stack.eye, torch_stack.largest, torch_stack.smallest,
     torch_stack.sort,
 )  # fmt: skip
+broadcast_to, broadcast_shapes = torch.broadcast_to, torch.broadcast_shapes
 join, stack, solve = torch.cat, torch.stack, torch_stack.solve
 cholesky, cholesky_solve = torch_stack.cholesky, torch_stack.cholesky_solve
 take_in, numbers, is_known = torch_stack.take_in, torch_stack.numbers, torch_stack.is_known
@@ -28,8 +31,8 @@ class Root(NamedTuple):
     """How a root is found and what it is a root of."""
 
     stack: Stack
-    optimality: Callable  # of (y, grad), grad a function of y
-    find: Callable  # of (Function, y0): y and a code
+    optimality: Callable  # of (arrays, y, grad), grad a function of y
+    find: Callable  # of (Function, y0): y, a code, and d residual / d y there or nothing of it
     marks: Callable  # of the codes: by what to multiply the derivative
     solve: Callable | None = None  # of (product, b) where there is to be no matrix
 
@@ -37,14 +40,30 @@ class Root(NamedTuple):
         # Nothing, but NaN where the derivative is: a g that does not depend on an array would else
         # have a derivative of zero in it, solution or not.
         nothing = sum((0 * array).sum() for array in arrays if array.is_floating_point())
-        return self.optimality(y, partial(self.stack.grad, arrays)) + nothing
+        return self.optimality(arrays, y, partial(self.stack.grad, arrays)) + nothing
 
-    def transposed_solve(self, arrays: tuple, y: Any, b: Any) -> Any:
-        """u with (d residual / d y)^T u = b."""
-        if self.solve is not None:
-            return LinearSolve.apply(self, b, y, *arrays)
-        matrix = self.stack.over(jacobian(self.residual))(arrays, y)
-        return solve(matrix.mT, b[..., None])[..., 0]
+    def product(self, arrays: tuple, y: Any, v: Any) -> Any:
+        """The derivative in y of the residual, a symmetric matrix, times v."""
+        return pullback(lambda y: self.residual(arrays, y), y)(v)[0]
+
+    def linear_solve(self, arrays: tuple, y: Any, b: Any, matrix: Any) -> Any:
+        """u with (d residual / d y) u = b, without a derivative of its own."""
+        if matrix.numel():
+            return solve(matrix, b[..., None])[..., 0]
+        if self.solve is None:
+            matrices = self.stack.over(jacobian(self.residual))
+            return self.stack.in_parts(
+                lambda arrays, y, b: solve(matrices(arrays, y), b[..., None])[..., 0],
+                arrays, y, b.expand(y.shape),
+            )  # fmt: skip
+        problems = zip(
+            Function(self.stack, arrays).each(y), b.reshape(-1, b.shape[-1]), strict=True
+        )
+        solved = [
+            self.solve(partial(products(one.function, (), y), wrt="y"), own)
+            for (one, y), own in problems
+        ]
+        return torch.stack(solved).reshape(b.shape)
 
     def stacked(self, dims: tuple, arrays: tuple) -> tuple[Root, tuple]:
         """The root for one more level of stacking, and the arrays with that level first."""
@@ -52,6 +71,12 @@ class Root(NamedTuple):
         stack = self.stack._replace(levels=(level, *self.stack.levels))
         moved = (_first(array, dim) for array, dim in zip(arrays, dims, strict=True))
         return self._replace(stack=stack), tuple(moved)
+
+
+def is_forward_twice() -> bool:
+    """Whether forward mode runs within forward mode, which torch drops from custom functions."""
+    transforms = retrieve_all_functorch_interpreters()
+    return sum(transform.key() == TransformType.Jvp for transform in transforms) > 1
 
 
 def _first(array: Any, dim: int | None) -> Any:
@@ -65,6 +90,29 @@ def _full(array: Any, dim: int | None, count: int) -> Any:
 def _pulled(function: Callable, arrays: tuple, u: Any, needed: tuple[bool, ...]) -> list[Any]:
     """The products of u with the derivatives of a function in the arrays that need one."""
     wanted = [k for k, need in enumerate(needed) if need]
+    pulled: list[Any] = [None] * len(arrays)
+    moving = _of_some(function, arrays, wanted)
+    pull = pullback(moving, *(arrays[k] for k in wanted))
+    for k, gradient in zip(wanted, pull(u), strict=True):
+        pulled[k] = gradient
+    return pulled
+
+
+def _pushed(function: Callable, arrays: tuple, tangents: tuple, like: Any) -> Any:
+    """How a function moves with the arrays that have a tangent; `like` has its value's shape.
+
+    Products with a matrix from the right, as the derivative of those from the left: plain forward
+    mode cannot be nested.
+    """
+    wanted = [k for k, tangent in enumerate(tangents) if tangent is not None]
+    if not wanted:
+        return torch.zeros_like(like)
+    pull = pullback(_of_some(function, arrays, wanted), *(arrays[k] for k in wanted))
+    return pullback(pull, torch.zeros_like(like))(tuple(tangents[k] for k in wanted))[0]
+
+
+def _of_some(function: Callable, arrays: tuple, wanted: list[int]) -> Callable:
+    """The function of all arrays as one of those wanted, with the others as they are."""
 
     def moving(*some: Any) -> Any:
         every = list(arrays)
@@ -72,77 +120,129 @@ def _pulled(function: Callable, arrays: tuple, u: Any, needed: tuple[bool, ...])
             every[k] = array
         return function(tuple(every))
 
-    pulled: list[Any] = [None] * len(arrays)
-    pull = pullback(moving, *(arrays[k] for k in wanted))
-    for k, gradient in zip(wanted, pull(u), strict=True):
-        pulled[k] = gradient
-    return pulled
+    return moving
 
 
 class Argmin(torch.autograd.Function):
     """y with residual(arrays, y) = 0, with derivatives of any order in the arrays."""
 
     @staticmethod
-    def forward(root: Root, y0: Any, *arrays: Any) -> tuple[Any, Any]:
+    def forward(root: Root, y0: Any, *arrays: Any) -> tuple[Any, Any, Any]:
         arrays = tuple(array.detach() for array in arrays)
         return root.find(Function(root.stack, arrays), y0.detach())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
         ctx.root, _, *arrays = inputs
-        y, codes = output
-        ctx.mark_non_differentiable(codes)
-        ctx.save_for_backward(*arrays, y, codes)
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(*arrays, *output)
+        ctx.save_for_forward(*arrays, *output)
 
     @staticmethod
-    def backward(ctx: Any, y_bar: Any, _: Any) -> tuple:
-        *saved, y, codes = ctx.saved_tensors
+    def backward(ctx: Any, y_bar: Any, *_: Any) -> tuple:
+        *saved, y, codes, matrix = ctx.saved_tensors
         root, arrays = ctx.root, tuple(saved)
-        u = root.transposed_solve(arrays, y, y_bar * root.marks(codes))
+        u = LinearSolve.apply(root, matrix, y_bar * root.marks(codes), y, *arrays)
         residual, needed = root.stack.over(root.residual), ctx.needs_input_grad[2:]
         return None, None, *_pulled(lambda arrays: residual(arrays, y), arrays, -u, needed)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, __: Any, *tangents: Any) -> tuple[Any, Any, Any]:
+        *saved, y, codes, matrix = ctx.saved_tensors
+        root, arrays = ctx.root, tuple(saved)
+        # What torch saves of an output for forward mode has lost its derivatives in reverse mode.
+        y = Argmin.apply(root, y, *arrays)[0]
+        residual = root.stack.over(root.residual)
+        moved = _pushed(lambda arrays: residual(arrays, y), arrays, tangents, y)
+        return LinearSolve.apply(root, matrix, -moved * root.marks(codes), y, *arrays), None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, root: Root, y0: Any, *arrays: Any) -> tuple:
         root, arrays = root.stacked(in_dims[2:], arrays)
         y0 = _full(y0, in_dims[1], info.batch_size)
-        return Argmin.apply(root, y0, *arrays), (0, 0)
+        return Argmin.apply(root, y0, *arrays), (0, 0, 0)
 
 
 class LinearSolve(torch.autograd.Function):
-    """u with H u = b, H the Hessian of the root's function, without making a matrix of it."""
+    """u with J u = b, J the symmetric derivative in y of the root's residual."""
 
     @staticmethod
-    def forward(root: Root, b: Any, y: Any, *arrays: Any) -> Any:
-        function = Function(root.stack, tuple(array.detach() for array in arrays))
-        problems = zip(function.each(y.detach()), b.reshape(-1, b.shape[-1]), strict=True)
-        solve = root.solve
-        assert solve is not None
-        solved = [
-            solve(partial(products(one.function, (), y), wrt="y"), own)
-            for (one, y), own in problems
-        ]
-        return torch.stack(solved).reshape(b.shape)
+    def forward(root: Root, matrix: Any, b: Any, y: Any, *arrays: Any) -> Any:
+        still = tuple(array.detach() for array in arrays)
+        return root.linear_solve(still, y.detach(), b.detach(), matrix.detach())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        ctx.root, _, y, *arrays = inputs
-        ctx.save_for_backward(*arrays, y, output)
+        ctx.root, matrix, _, y, *arrays = inputs
+        ctx.save_for_backward(*arrays, y, matrix, output)
+        ctx.save_for_forward(*arrays, y, matrix, output)
 
     @staticmethod
     def backward(ctx: Any, u_bar: Any) -> tuple:
-        *saved, y, u = ctx.saved_tensors
+        *saved, y, matrix, u = ctx.saved_tensors
         root, arrays = ctx.root, tuple(saved)
-        w = LinearSolve.apply(root, u_bar, y, *arrays)
-        product, needed = root.stack.over(root.stack.product), ctx.needs_input_grad[2:]
+        w = LinearSolve.apply(root, matrix, u_bar, y, *arrays)
+        product, needed = root.stack.over(root.product), ctx.needs_input_grad[3:]
         in_y, *in_arrays = _pulled(
             lambda all: product(all[1:], all[0], u), (y, *arrays), -w, needed
         )
-        return None, w, in_y, *in_arrays
+        return None, None, w, in_y, *in_arrays
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, root: Root, b: Any, y: Any, *arrays: Any) -> tuple:
-        root, arrays = root.stacked(in_dims[3:], arrays)
-        b = _full(b, in_dims[1], info.batch_size)
-        y = _full(y, in_dims[2], info.batch_size)
-        return LinearSolve.apply(root, b, y, *arrays), 0
+    def jvp(ctx: Any, _: Any, __: Any, b: Any, *tangents: Any) -> Any:
+        *saved, y, matrix, u = ctx.saved_tensors
+        root, arrays = ctx.root, tuple(saved)
+        product = root.stack.over(root.product)
+        moved = _pushed(lambda all: product(all[1:], all[0], u), (y, *arrays), tangents, u)
+        return LinearSolve.apply(root, matrix, (0 if b is None else b) - moved, y, *arrays)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, root: Root, *given: Any) -> tuple:
+        matrix, b, y = (
+            _full(part, dim, info.batch_size)
+            for part, dim in zip(given[:3], in_dims[1:4], strict=True)
+        )
+        root, arrays = root.stacked(in_dims[4:], given[3:])
+        return LinearSolve.apply(root, matrix, b, y, *arrays), 0
+
+
+class Held(torch.autograd.Function):
+    """What `search` says of a program, which has no derivative."""
+
+    @staticmethod
+    def forward(search: Callable, *arrays: Any) -> tuple[Any, Any]:
+        return search(tuple(array.detach() for array in arrays))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> tuple:
+        return (None,) * 7
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> tuple[None, None]:
+        return None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, search: Callable, *arrays: Any) -> tuple:
+        full = (
+            _full(array, dim, info.batch_size)
+            for array, dim in zip(arrays, in_dims[1:], strict=True)
+        )
+        return Held.apply(search, *full), (0, 0)
+
+
+def active_solution(
+    search: Callable, solve: Callable, tell: Callable, program: Any, marks: Callable
+) -> Any:
+    """`solve(program, held)`, differentiable in the program, with what `search` says is held."""
+
+    def told(arrays: tuple) -> tuple[Any, Any]:
+        held, code = search(type(program)(*arrays))
+        tell(code)
+        return held, code
+
+    held, code = Held.apply(told, *program)
+    return solve(program, held) * marks(code)

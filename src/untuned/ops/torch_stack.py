@@ -16,6 +16,8 @@ import torch
 from untuned.ops import Tree
 from untuned.ops.torch import asarray, gradients
 
+PART = 2**20  # numbers that problems solved together hold, so that they stay near the processor
+
 
 def maximum(a: Any, b: Any) -> Any:
     return torch.maximum(a, b) if isinstance(b, torch.Tensor) else a.clamp(min=b)
@@ -143,6 +145,30 @@ class Stack(NamedTuple):
             own = (array[k] if has else array for array, has in zip(arrays, level, strict=True))
             yield from below.each(tuple(own), y[k])
 
+    def in_parts(self, compute: Callable, arrays: tuple, *stacked: Any) -> Any:
+        """compute(arrays, *stacked) of all problems, a part after the other.
+
+        Arrays of all at once would go to memory and back with every operation. What `compute`
+        gives, a tensor or a tuple of them, is stacked as y, the first of `stacked`, is.
+        """
+        if not self.levels:
+            return compute(arrays, *stacked)
+        y, level = stacked[0], self.levels[0]
+        count, size = y.shape[0], y.shape[-1]
+        own = [array.numel() for array, has in zip(arrays, level, strict=True) if has]
+        entries = max(1, (sum(own) + y.numel() * size) // max(count, 1))
+        at_once = max(1, PART // entries)
+        if at_once >= count:
+            return compute(arrays, *stacked)
+        found = []
+        for start in range(0, count, at_once):
+            part = slice(start, start + at_once)
+            some = (array[part] if has else array for array, has in zip(arrays, level, strict=True))
+            found.append(compute(tuple(some), *(array[part] for array in stacked)))
+        if isinstance(found[0], torch.Tensor):
+            return torch.cat(found)
+        return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
+
 
 def _mapped(function: Callable, dims: tuple) -> Callable:
     def mapped(arrays: tuple, *stacked: Any) -> Any:
@@ -172,6 +198,11 @@ class Function:
     def function(self, _: None, y: Any) -> Any:
         """As a function of (x, y), where x is already in it."""
         return self.all(self.arrays, y)
+
+    def in_parts(self, find: Callable, y: Any) -> Any:
+        """find(function, y) of all problems, a part after the other."""
+        some = lambda arrays, y: find(Function(self.stack, arrays), y)
+        return self.stack.in_parts(some, self.arrays, y)
 
     def each(self, y: Any) -> Iterator[tuple[Function, Any]]:
         """One problem after the other."""

@@ -2,5 +2,6 @@
 
 from untuned.solution.argmin import argmin
 from untuned.solution.hypergradient import Hypergradient, hypergradient
+from untuned.solution.quadratic import quadratic_program
 
-__all__ = ["Hypergradient", "argmin", "hypergradient"]
+__all__ = ["Hypergradient", "argmin", "hypergradient", "quadratic_program"]

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from untuned.ops import Tree
-from untuned.solution import failures, large, newton, task
+import numpy as np
+
+from untuned.ops import Tree, numpy_roots
+from untuned.solution import failures, large, newton, sparse, task
 from untuned.solution.task import Task
 
 
@@ -24,6 +26,8 @@ def argmin(
     *,
     data: Tree = None,
     constraint: Any = None,
+    l1: Tree = None,
+    groups: Tree = None,
     tol: float | None = None,
     max_steps: int | None = None,
     on_failure: str = "raise",
@@ -45,6 +49,10 @@ def argmin(
     constraint : on y: "simplex" (the entries of each leaf), "nonnegative", or (low, high) with
         numbers or None; for up to 256 variables. An entry that just touches its bound counts as
         held by it.
+    l1 : strength of an absolute penalty that is added to inner, sum_i l1_i |y_i|: one number, or a
+        tree like y0; differentiable as x is; for up to 256 variables.
+    groups : tree like y0 of whole numbers from 0 up; entries with the same number are penalized
+        together by the length of their vector, and l1 is one number or one for each group.
     tol : stop at this share of the first gradient's norm; None: as exact as the dtype allows.
     max_steps : Newton steps at most; None: 100.
     on_failure : where no minimum is found, or g is not strongly convex there, "raise" raises a
@@ -65,40 +73,68 @@ def argmin(
     (0.5, -0.25)
     """
     with task.precision(inner, x, y0):
-        given = task.task(inner, x, y0, data, constraint, tol, max_steps, on_failure)
+        given = task.task(inner, x, y0, data, constraint, tol, max_steps, on_failure, l1, groups)
         solve = _on_torch if given.ops.name == "torch" else _on_jax
         return given.outward(solve(given))
 
 
-def _find(given: Task, function: Any, y0: Any) -> tuple[Any, Any]:
-    """The solution of one problem, or of a stack of small ones on torch."""
+def _find(given: Task, l1: tuple, function: Any, y0: Any) -> tuple[Any, Any]:
+    """The solution of one problem and its code."""
+    return tuple(_found(given, l1, function, y0, False)[:2])
+
+
+def _find_on_host(given: Task, moving: tuple, y0: Any) -> tuple[Any, Any]:
+    """`_find` with its small operations in NumPy, each of which JAX would compile."""
+    function = lambda moving, y: given.value(moving[0], y, *moving[1])
+    on_host = numpy_roots.Function(*given.lib.compiled(function, moving))
+    l1 = tuple(np.asarray(strength) for strength in moving[2])
+    with np.errstate(all="ignore"):  # what is not finite is found out by the search itself
+        y, code, _ = _found(given, l1, on_host, np.asarray(y0), False, numpy_roots)
+    return given.lib.take_in(y), given.lib.take_in(code)
+
+
+def _found(
+    given: Task, l1: tuple, function: Any, y0: Any, keeps_hessian: bool, lib: Any = None
+) -> newton.Found:
+    s, lib = given.settings, lib or given.lib
+    if l1:
+        return sparse.solve(lib, function, y0, s.groups, l1[0], s.epsilon, s.tol, s.most)
+    return newton.solve(lib, function, y0, s.region, s.epsilon, s.tol, s.most, keeps_hessian)
+
+
+def _optimality(given: Task, y: Any, grad: Callable, l1: tuple) -> Any:
     s = given.settings
-    found = newton.solve(given.lib, function, y0, s.region, s.epsilon, s.tol, s.most)
-    return found.y, found.code
+    return (
+        s.groups.optimality(given.lib, y, grad, *l1)
+        if l1
+        else s.region.optimality(given.lib, y, grad)
+    )
 
 
 def _on_jax(given: Task) -> Any:
     lib, s = given.lib, given.settings
     y0 = lib.fixed(given.ops.ravel(given.y0))
     is_large = large.is_large(y0)
+    moves = given.x, given.data, given.l1
     moving = lib.Function(lambda y: given.value(given.x, y, *given.data))
-    x, data = lib.fixed((given.x, given.data))
+    x, data, l1 = fixed = lib.fixed(moves)
     still = lib.Function(lambda y: given.value(x, y, *data))
-    find = partial(large.find, given) if is_large else partial(_find, given)
+    find = partial(large.find, given) if is_large else partial(_find, given, l1)
     linear = lib.solve_symmetric(partial(large.solve, given.ops)) if is_large else lib.solve_dense
 
     def optimality(y: Any) -> Any:
-        return s.region.optimality(lib, y, moving.grad) + lib.nothing((given.x, given.data))
+        return _optimality(given, y, moving.grad, given.l1) + lib.nothing(moves)
 
-    if lib.is_known(x, data, y0) and lib.is_known(still.grad(y0)):
+    if lib.is_known(fixed, y0) and lib.reads_known(still.bare, y0):
         # Numbers are at hand, though perhaps under a derivative: errors can be raised.
-        y, code = find(still, y0)
+        y, code = find(still, y0) if is_large else _find_on_host(given, fixed, y0)
         failures.tell(code, s.on_failure)
-        if lib.is_known(given.x, given.data):
+        if lib.is_known(moves):
             return failures.masked(lib, y, code, s.on_failure)
         y, _ = lib.root(optimality, y, lambda y: (y, ()), linear)
     else:
-        y, code = lib.root(optimality, y0, partial(find, moving), linear)
+        search = lambda y0: lib.in_parts(partial(find, moving), y0)
+        y, code = lib.root(optimality, y0, search, linear)
         code = lib.fixed(code)
         if s.on_failure == "warn":
             lib.tell_later(failures.warn, code)
@@ -108,22 +144,41 @@ def _on_jax(given: Task) -> Any:
 
 def _on_torch(given: Task) -> Any:
     lib, ops, s = given.lib, given.ops, given.settings
+    if lib.is_forward_twice():
+        raise ValueError(
+            "argmin is inside of two forward derivatives (torch.func.jvp or jacfwd), of which "
+            "torch would lose one; take one of them by torch.func.grad, vjp or jacrev, as "
+            "torch.func.hessian does."
+        )
     y0 = ops.ravel(given.y0)
-    arrays, structure = ops.flatten((given.x, given.data))
+    arrays, structure = ops.flatten((given.x, given.data, given.l1))
 
     def function(arrays: tuple, y: Any) -> Any:
-        x, data = ops.unflatten(structure, list(arrays))
+        x, data, _ = ops.unflatten(structure, list(arrays))
         return given.value(x, y, *data)
 
-    def find(function: Any, y0: Any) -> tuple[Any, Any]:
-        solve = partial(large.find_each, given) if large.is_large(y0) else partial(_find, given)
-        y, code = solve(function, y0)
+    def penalties(arrays: tuple, _: Any = None) -> tuple:
+        return tuple(ops.unflatten(structure, list(arrays))[2])
+
+    # The last Hessian is that of the derivative where nothing is held and y is a solution.
+    keeps_hessian = s.region.everywhere and not given.l1 and s.on_failure != "warn"
+
+    def solve(function: Any, y0: Any) -> newton.Found:
+        l1 = function.stack.over(penalties)(function.arrays, y0)
+        return _found(given, l1, function, y0, keeps_hessian)
+
+    def find(function: Any, y0: Any) -> tuple[Any, Any, Any]:
+        if large.is_large(y0):
+            y, code = large.find_each(given, function, y0)
+            hessian = y[..., None, :0]
+        else:
+            y, code, hessian = function.in_parts(solve, y0)
         failures.tell(code, s.on_failure)
-        return failures.masked(lib, y, code, s.on_failure), code
+        return failures.masked(lib, y, code, s.on_failure), code, hessian
 
     root = lib.Root(
         lib.Stack(function),
-        lambda y, grad: s.region.optimality(lib, y, grad),
+        lambda arrays, y, grad: _optimality(given, y, grad, penalties(arrays)),
         find,
         lambda code: failures.marks(lib, code, s.on_failure),
         partial(large.solve, ops) if large.is_large(y0) else None,

@@ -43,6 +43,7 @@ class At(NamedTuple):
     y: Any
     value: Any
     grad: Any
+    hessian: Any  # where the last step was looked for: if all is well, where the search ended
     step: Any  # size of the last Newton step, taken or not
     energy: Any  # twice what it promises
     regular: Any
@@ -53,10 +54,11 @@ class At(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The solution, and what is to be said of it: one of the codes above."""
+    """The solution, what is to be said of it (one of the codes above), and the Hessian there."""
 
     y: Any
     code: Any
+    hessian: Any
 
 
 def dot(a: Any, b: Any) -> Any:
@@ -102,9 +104,10 @@ def factored(lib: Any, matrix: Any, epsilon: float) -> Factor:
 
 
 def solve(
-    lib: Any, g: Any, y0: Any, region: Region, epsilon: float, tol: float | None, most: int
-) -> Found:
-    """The minimum of g over the region, from y0 in it."""
+    lib: Any, g: Any, y0: Any, region: Region, epsilon: float, tol: float | None, most: int,
+    keeps_hessian: bool = False,
+) -> Found:  # fmt: skip
+    """The minimum of g over the region, from y0 in it; nothing for the Hessian if not kept."""
     y0 = region.project(lib, y0, y0 == y0)
     value, grad = g.value_and_grad(y0)
     rows = region.rows(lib, y0)
@@ -112,7 +115,9 @@ def solve(
     first = norm(region.reduced(lib, y0, grad))
     never = zero > 0
     unusable = ~lib.isfinite(value + norm(grad))
-    start = At(y0, value, grad, zero, zero, never, never, unusable, never, zero)
+    kept = y0 if keeps_hessian else y0[..., :0]
+    nothing = lib.zeros_like(kept[..., None] * kept[..., None, :])
+    start = At(y0, value, grad, nothing, zero, zero, never, never, unusable, never, zero)
 
     def going(at: At) -> Any:
         return ~at.done & (at.steps < most)
@@ -170,6 +175,7 @@ def solve(
             y=lib.where(moved, y, at.y),
             value=lib.where(moved, value, at.value),
             grad=lib.where(moved, grad, at.grad),
+            hessian=hessian if keeps_hessian else nothing,
             step=norm(newton),
             energy=energy,
             regular=factor.regular,
@@ -186,7 +192,7 @@ def solve(
     close = (at.step <= near * size) | (at.energy <= near**2 * abs(at.value))
     close = at.done & (at.found | close)
     finite = lib.isfinite(at.value + norm(at.grad) + norm(at.y))
-    return Found(at.y, verdict(lib.where, finite, close, at.regular, zero))
+    return Found(at.y, verdict(lib.where, finite, close, at.regular, zero), at.hessian)
 
 
 def verdict(where: Any, finite: Any, close: Any, convex: Any, zero: Any) -> Any:

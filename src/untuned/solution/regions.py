@@ -55,19 +55,23 @@ class Region(NamedTuple):
         return grad - sums / both
 
     def optimality(self, lib: Any, y: Any, grad: Callable) -> Any:
-        """Zero at the solution, with a derivative in y that is regular if the curvature of g is
-        positive among the free entries; `grad` is g's gradient."""
+        """Zero at the solution, with a derivative in y that is symmetric, and positive definite if
+        g's curvature is positive among the free entries; `grad` is g's gradient."""
         if self.everywhere:
             return grad(y)
         inside = (y > self.low) & (y < self.high)
         # Held entries are numbers, so that no rounding comes from them into the derivative.
         bound = lib.where(y <= self.low, self.low + 0 * y, self.high + 0 * y)
-        slope = grad(lib.where(inside, y, bound))
+        free = lib.where(inside, y, bound)
         if not self.leaves:
-            return lib.where(inside, slope, y - bound)
-        free = lib.where(inside, y, 0.0)
+            return lib.where(inside, grad(free), y - bound)
+        # g in the plane, and the distance from it: P H P + 1 1^T for P the projection onto it.
         sums = _over(lib, self.leaves, lambda part: part.sum(-1)[..., None] + 0 * part, free)
-        return lib.where(inside, self.reduced(lib, y, slope) + (sums - 1), y)
+        count = _over(
+            lib, self.leaves, lambda p: p.sum(-1)[..., None] + 0 * p, inside * (0 * y + 1)
+        )
+        within = lib.where(inside, free - (sums - 1) / count, 0.0)
+        return lib.where(inside, self.reduced(lib, y, grad(within)) + (sums - 1), y)
 
     def rows(self, lib: Any, like: Any) -> Any:
         """The matrix of the sums, a row for each leaf; None where nothing sums to one."""

@@ -17,8 +17,9 @@ from untuned import ops as array_libraries
 from untuned.ops import Ops, Tree
 from untuned.problem import variables
 from untuned.problem.build import check_call
-from untuned.solution import newton
+from untuned.solution import newton, penalties
 from untuned.solution.regions import Region, region
+from untuned.solution.sparse import Groups
 from untuned.util.wording import brief, unknown
 
 DENSE_UP_TO = 256  # variables; their Hessians then take no more than half a megabyte each
@@ -35,6 +36,7 @@ class Settings(NamedTuple):
     tol: float | None
     most: int
     on_failure: str
+    groups: Groups = Groups()
 
 
 class Task(NamedTuple):
@@ -48,6 +50,7 @@ class Task(NamedTuple):
     data: tuple[Tree, ...]  # none or one
     settings: Settings
     returns_numpy: bool
+    l1: tuple[Any, ...] = ()  # none, or strengths: one for each entry or group
 
     def value(self, x: Tree, y: Any, *data: Tree) -> Any:
         """g of the vector of y's entries."""
@@ -67,7 +70,7 @@ def precision(inner: Any, x: Tree, y0: Tree) -> AbstractContextManager:
 
 def task(
     inner: Any, x: Tree, y0: Tree, data: Tree, constraint: Any, tol: Any, max_steps: Any,
-    on_failure: Any,
+    on_failure: Any, l1: Tree = None, groups: Tree = None,
 ) -> Task:  # fmt: skip
     """Check what the user gave; to be called within its `precision`."""
     ops, returns_numpy = _library(inner, x, y0)
@@ -79,14 +82,22 @@ def task(
     like = ops.flatten(y)[0][0]
     given = () if data is None else (_data(ops, lib, data, like),)
     sizes = tuple(math.prod(leaf.shape) for leaf in ops.flatten(y)[0])
+    together = penalties.groups(ops, groups, y, l1)
     settings = Settings(
-        region(constraint, sizes), ops.epsilon(y), _tol(tol), _most(max_steps), on_failure
+        region(constraint, sizes), ops.epsilon(y), _tol(tol), _most(max_steps), on_failure, together
     )
-    if constraint is not None and sum(sizes) > DENSE_UP_TO:
+    if constraint is not None and l1 is not None:
         raise ValueError(
-            f"constraint={brief(constraint)} was given with {sum(sizes)} variables in y0; expected "
-            f"up to {DENSE_UP_TO} where there is a constraint."
+            f"constraint={brief(constraint)} and l1 were both given; expected one, so write "
+            "the penalty into inner where y is nonnegative."
         )
+    small_only = "l1" if l1 is not None else f"constraint={brief(constraint)}"
+    if (constraint is not None or l1 is not None) and sum(sizes) > DENSE_UP_TO:
+        raise ValueError(
+            f"{small_only} was given with {sum(sizes)} variables in y0; expected up to "
+            f"{DENSE_UP_TO} where there is a constraint or a penalty."
+        )
+    strengths = penalties.strengths(ops, lib, l1, y, together)
     for name, tree in (("x", x), ("y0", y), *zip(("data",), given, strict=False)):
         _check_finite(ops, lib, tree, name)
     _check_inside(ops, lib, y, settings.region, constraint)
@@ -97,7 +108,7 @@ def task(
             "inner reads a tensor that requires a gradient and is neither in x nor in data; torch "
             "gives derivatives of arguments alone, so put it into x or data, or detach it."
         )
-    return Task(ops, lib, inner, x, y, given, settings, returns_numpy)
+    return Task(ops, lib, inner, x, y, given, settings, returns_numpy, strengths)
 
 
 def _library(inner: Any, x: Tree, y0: Tree) -> tuple[Ops, bool]:

@@ -1,0 +1,166 @@
+"""Which inequalities of a quadratic program hold its solution, by an interior point method.
+
+    minimize 1/2 y' Q y + c' y   subject to   A y = b,  G y + s = h,  s >= 0
+
+Newton's method for the conditions of optimality with s z = mu instead of zero, mu shrinking
+(Mehrotra's predictor and corrector; Nocedal and Wright, "Numerical Optimization", 16.6). At its end
+z > s tells the inequalities that hold y, and those make a system of linear equations for y.
+All arrays may be stacks of programs, each with its own end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from untuned.solution import newton
+from untuned.solution.newton import dot, norm, times
+
+MOST_STEPS = 60
+INSIDE = 0.99  # share of the way to the boundary
+EXACT = 0.75  # power of the spacing of numbers that gaps shrink to
+KEPT = 0.5  # power of it by which inequalities may be missed, of the size of y and h
+
+
+class Program(NamedTuple):
+    """The arrays of a program or of a stack of them."""
+
+    Q: Any
+    c: Any
+    A: Any
+    b: Any
+    G: Any
+    h: Any
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.c.shape[-1], self.b.shape[-1], self.h.shape[-1]
+
+
+class At(NamedTuple):
+    y: Any
+    s: Any
+    z: Any  # multipliers of G y <= h
+    price: Any  # multipliers of A y = b
+    done: Any
+    steps: Any
+
+
+def held_system(lib: Any, p: Program, held: Any) -> tuple[Any, Any]:
+    """Matrix and right side for y, the prices of A y = b, and those of the inequalities that hold y
+    (`held` is one where they do and zero elsewhere)."""
+    _, equal, unequal = p.sizes
+    zeros = lambda rows, columns: (
+        lib.zeros_like(p.c[..., :1, None])
+        * lib.zeros_like(lib.eye(max(rows, columns), p.c)[:rows, :columns])
+    )
+    kept = held[..., None] * p.G
+    slack = (held - 1)[..., None] * lib.eye(unequal, p.c)
+    top = lib.join([p.Q, p.A.mT, kept.mT], -1)
+    middle = lib.join([p.A, zeros(equal, equal), zeros(equal, unequal)], -1)
+    bottom = lib.join([kept, zeros(unequal, equal), slack], -1)
+    return lib.join([top, middle, bottom], -2), lib.join([-p.c, p.b, held * p.h], -1)
+
+
+def parts(p: Program, solution: Any) -> tuple[Any, Any, Any]:
+    n, equal, _ = p.sizes
+    return solution[..., :n], solution[..., n : n + equal], solution[..., n + equal :]
+
+
+def _solve(lib: Any, matrix: Any, right: Any) -> Any:
+    return lib.solve(matrix, right[..., None])[..., 0]
+
+
+def _start(lib: Any, p: Program) -> At:
+    matrix, right = held_system(lib, p, 0 * p.h + 1)
+    n, equal, unequal = p.sizes
+    corner = lib.join([0 * p.c, 0 * p.b, 0 * p.h + 1], -1)
+    y, price, z = parts(p, _solve(lib, matrix - corner[..., None] * lib.eye(
+        n + equal + unequal, p.c), right))  # fmt: skip
+    inside = lambda v: lib.where(lib.smallest(v) > 0, v, v + 1 - lib.smallest(v))
+    zero = lib.zeros_like(p.c[..., :1])
+    return At(y, inside(-z), inside(z), price, zero > 0, zero)
+
+
+def _longest(lib: Any, v: Any, d: Any) -> Any:
+    """The largest t up to one with v + t d >= 0."""
+    return lib.smallest(lib.where(d < 0, -v / lib.where(d < 0, d, -1.0), 1.0)).clip(None, 1.0)
+
+
+def _step(lib: Any, p: Program, at: At, goal: float) -> At:
+    n, equal, unequal = p.sizes
+    slope = times(p.Q, at.y) + p.c + times(p.A.mT, at.price) + times(p.G.mT, at.z)
+    missed, gap = times(p.A, at.y) - p.b, times(p.G, at.y) + at.s - p.h
+    ratio = at.z / at.s
+    top = lib.join([p.Q + p.G.mT @ (ratio[..., None] * p.G), p.A.mT], -1)
+    corner = lib.zeros_like(p.c[..., :1, None]) * lib.zeros_like(lib.eye(max(equal, 1), p.c))
+    matrix = lib.join([top, lib.join([p.A, corner[..., :equal, :equal]], -1)], -2)
+
+    def direction(complement: Any) -> tuple[Any, Any, Any, Any]:
+        """To where s z + ds z + s dz is less by `complement`."""
+        bent = slope + times(p.G.mT, ratio * gap - complement / at.s)
+        both = _solve(lib, matrix, -lib.join([bent, missed], -1))
+        dy = both[..., :n]
+        ds = -gap - times(p.G, dy)
+        return dy, ds, -(complement + at.z * ds) / at.s, both[..., n:]
+
+    def length(ds: Any, dz: Any) -> Any:
+        return lib.where(
+            _longest(lib, at.s, ds) < _longest(lib, at.z, dz),
+            _longest(lib, at.s, ds),
+            _longest(lib, at.z, dz),
+        )
+
+    mu = dot(at.s, at.z) / unequal
+    _, ds, dz, _ = direction(at.s * at.z)
+    t = length(ds, dz)
+    share = (dot(at.s + t * ds, at.z + t * dz) / unequal / mu) ** 3
+    dy, ds, dz, dprice = direction(at.s * at.z + ds * dz - share * mu)
+    t = INSIDE * length(ds, dz)
+    t = lib.where(t >= INSIDE, 1.0 - goal**0.5 + 0 * t, t)
+    small = lambda v, size: norm(v) <= goal * (1 + size)
+    there = small(slope, norm(p.c) + norm(times(p.Q, at.y)) + norm(times(p.G.mT, at.z)))
+    there = there & small(missed, norm(p.b)) & small(gap, norm(p.h) + norm(at.s))
+    there = there & (mu <= goal * (1 + abs(dot(p.c, at.y))))
+    done = at.done | there | ~lib.isfinite(norm(dy) + norm(dz))
+    keep = lambda new, old: lib.where(done, old, new)
+    return At(
+        keep(at.y + t * dy, at.y), keep(at.s + t * ds, at.s), keep(at.z + t * dz, at.z),
+        keep(at.price + t * dprice, at.price), done, at.steps + 1,
+    )  # fmt: skip
+
+
+def search(lib: Any, p: Program, epsilon: float) -> tuple[Any, Any]:
+    """Which inequalities hold the solution (one or zero for each), and a code of `newton`."""
+    held = 0 * p.h
+    if p.sizes[2]:
+        going = lambda at: ~at.done & (at.steps < MOST_STEPS)
+        step = lambda at: _step(lib, p, at, epsilon**EXACT)
+        at = lib.while_loop(going, step, _start(lib, p))
+        held = lib.where(at.z > at.s, 1.0 + held, held)
+    matrix, right = held_system(lib, p, held)
+    y, _, z = parts(p, _solve(lib, matrix, right))
+    return held, _verdict(lib, p, y, z, held, epsilon)
+
+
+def _verdict(lib: Any, p: Program, y: Any, z: Any, held: Any, epsilon: float) -> Any:
+    zero, unit = lib.zeros_like(p.c[..., :1]), lib.eye(p.sizes[0], p.c)
+    near = epsilon**KEPT
+    close = zero == 0
+    if p.sizes[2]:
+        size = lib.largest(abs(p.G) @ abs(y)[..., None])[..., 0] + abs(p.h)
+        close = (times(p.G, y) - p.h <= near * (size + norm(y))).all(-1)[..., None]
+        close = close & (z >= -near * (norm(z) + norm(p.c))).all(-1)[..., None]
+    if p.sizes[1]:
+        missed = norm(times(p.A, y) - p.b)
+        close = close & (missed <= near * (norm(p.b) + norm(y) * norm(p.A).sum(-2)))
+    # Convex everywhere, and strongly so along what holds y.
+    scale = lib.largest(abs(p.Q * unit).sum(-1)) + zero
+    scale = lib.where(scale > 0, scale, 1.0)[..., None]
+    lower = lib.cholesky(p.Q + 100 * p.sizes[0] * epsilon * scale * unit)
+    convex = lib.isfinite(lower).all(-1).all(-1)[..., None]
+    rows = lib.join([p.A, held[..., None] * p.G], -2)
+    rows = rows / lib.maximum(norm(rows), epsilon)
+    regular = newton.factored(lib, p.Q / scale + rows.mT @ rows, epsilon).regular
+    known = lib.isfinite(norm(p.c) + norm(p.b) + norm(p.h))
+    fails = ~lib.isfinite(norm(y) + norm(z))
+    return newton.verdict(lib.where, known, close & ~fails, convex & regular & ~fails, zero)
