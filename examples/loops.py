@@ -201,6 +201,7 @@ RUNS: dict[str, Callable[[Task, Network, int, int], Outcome]] = {
     "noisy and trusted rows together": partial(plain, together=True),
     "Reweighter, form='rows'": reweighted,
     "Reweighter, form='loss'": partial(reweighted, form="loss"),
+    "Reweighter, form='batch'": partial(reweighted, form="batch"),
     "Reweighter, order=1": partial(reweighted, order=1),
     "minimize, auto": by_auto,
 }

@@ -15,8 +15,8 @@ def test_it_runs_small(script, task, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", [script, task, "--small", "--seeds", "0", "--epochs", "1"])
     importlib.import_module(script).main()
     printed = capsys.readouterr().out
-    names = ("plain, early", "noisy and trusted", "form='rows'", "form='loss'", "order=1", "auto")
-    for name in names:
+    forms = ("form='rows'", "form='loss'", "form='batch'")
+    for name in ("plain, early", "noisy and trusted", *forms, "order=1", "auto"):
         assert name in printed, name
 
 
