@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,11 @@ def betty(python: str, seeds: list[int]) -> None:
 
     for seed in seeds:
         given = {name: part.numpy() for name, part in task("mnist", seed)._asdict().items()}
-        _each(given, lambda file, rate, s=seed: _run(python, "betty_peer.py", file, rate, s))
+
+        def one(file: str, rate: str, seed: int = seed) -> None:
+            _run(python, "betty_peer.py", file, rate, seed)
+
+        _each(given, one)
 
 
 def torchopt(python: str, seeds: list[int], epochs: int = 10) -> None:
@@ -31,11 +36,11 @@ def torchopt(python: str, seeds: list[int], epochs: int = 10) -> None:
     for seed in seeds:
         parts = task("two-digits", seed)._asdict()
         given = {name: part.numpy() for name, part in parts.items() if part is not None}
-        _each(
-            given,
-            lambda file, rate, s=seed: _run(python, "torchopt_peer.py", file, rate, s, epochs),
-            ("0.001", "0.01", "0.1"),
-        )
+
+        def one(file: str, rate: str, seed: int = seed) -> None:
+            _run(python, "torchopt_peer.py", file, rate, seed, epochs)
+
+        _each(given, one, ("0.001", "0.01", "0.1"))
 
 
 def jaxopt(python: str, seeds: list[int]) -> None:
@@ -72,7 +77,7 @@ def jaxopt(python: str, seeds: list[int]) -> None:
 
 
 def _each(
-    given: dict[str, np.ndarray],
+    given: dict[str, Any],
     run: Callable[[str, str], None],
     rates: tuple[str, ...] = ("0.01", "0.1", "1"),
 ) -> None:

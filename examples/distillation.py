@@ -30,10 +30,10 @@ LABELS = torch.arange(10)
 
 def softmax() -> nn.Module:
     """A linear model, which starts from zero."""
-    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
-    nn.init.zeros_(model[1].weight)
-    nn.init.zeros_(model[1].bias)
-    return model
+    linear = nn.Linear(784, 10)
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(nn.Flatten(), linear)
 
 
 def rows(seed: int, count: int) -> tuple[Tensor, Tensor]:
@@ -56,7 +56,7 @@ def learned(task: str, seed: int, small: bool) -> tuple[Tensor, float]:
         size = sum((part**2).sum() for part in y.values())
         return cross_entropy(apply(y, x), LABELS) + PENALTY / 2 * size
 
-    options = {"max_steps": 3 if small else 60}
+    options: dict[str, Any] = {"max_steps": 3 if small else 60}
     if task == "lenet":
         options = {"batch_size": (None, BATCH), "max_steps": 20 if small else 1500}
     began = time.process_time()
