@@ -293,11 +293,11 @@ def test_two_processes_have_the_same_weights(tmp_path):
     for name, first in found[0].items():
         for part, value in first.items():
             assert torch.equal(value, found[1][name][part]), (name, part)
-    for form, name in (("rows", "plain"), ("loss", "loss")):
+    for form, name in (("rows", "plain"), ("loss", "loss"), ("batch", "batch")):
         alone = ddp_runs.train(ddp_runs.plain(), (0, 1), form)
         for part in ("x", "weights"):
             torch.testing.assert_close(found[0][name][part], alone[part], rtol=1e-4, atol=1e-5)
-        assert (found[0][name]["x"] != 0).any()
+        assert (found[0][name]["weights"] != 0.5).any()
 
 
 @pytest.mark.parametrize(
