@@ -142,7 +142,7 @@ def on_torch(count: int, rounds: int) -> dict[str, float]:
 
 def peer(count: int, rounds: int) -> dict[str, float]:
     """jaxopt's solvers on the same problems, and how far their gradients are from ours."""
-    script = Path(__file__).with_name("jaxopt_peer.py")
+    script = Path(__file__).with_name("argmin_peer.py")
     if not Path(PEER).exists():
         print(f"no jaxopt at {PEER}: set UNTUNED_JAXOPT to a Python that has it", file=sys.stderr)
         return {}

@@ -2,7 +2,8 @@
 
     python benchmarks/networks.py --part cost
     python benchmarks/networks.py --part examples [--seeds 0 1 2]
-    python benchmarks/networks.py --part peer --peer /path/to/python    one with betty-ml in it
+    python benchmarks/networks.py --part memory
+    python benchmarks/networks.py --part betty|torchopt|jaxopt --peer /path/to/python
     python benchmarks/networks.py --part picture
 
 Prints Markdown; the picture goes to docs/networks.png. UNTUNED_DATA names the folder of the data.
@@ -21,13 +22,21 @@ from typing import Any
 
 import numpy as np
 
+import network_peers
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
 FULL = {
     "wrong_labels.py": ("mnist", "mnist-40", "mnist-next", "cifar", "cifar-next", "cifar-human"),
-    "imbalance.py": ("two-digits", "tail-50", "tail-100", "tail-200"),
-}
+    "imbalance.py": (
+        "two-digits", "tail-50", "tail-100", "tail-200", "cifar-tail-50", "cifar-tail-100",
+        "cifar-tail-200",
+    ),
+    "weight_decay.py": ("mnist",),
+    "distillation.py": ("softmax", "lenet"),
+    "sinusoids.py": ("maml",),
+}  # fmt: skip
 
 
 def examples(seeds: list[int]) -> None:
@@ -55,7 +64,6 @@ def cost() -> None:
 
     import untuned
     from loops import small_cnn
-    from untuned.data.batches import Batch, Draws
 
     torch.manual_seed(0)
     model, rows = small_cnn(), 640
@@ -91,6 +99,20 @@ def cost() -> None:
         ms = mean(step)
         print(f"| Reweighter({options}) | {ms:.2f} | {ms / base:.2f} |")
 
+    ours, theirs = (median(call) for call in auto_and_bare(model, X, t))
+    print(f"| auto | {ours:.2f} | {ours / base:.2f} |")
+    print(f"\nA step of auto over its bare derivatives: {ours / theirs:.2f} (target 1.3)")
+
+
+def auto_and_bare(model: Any, X: Any, t: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """A step of `auto` on 64 rows, and the derivatives that it takes."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    import untuned
+    from untuned.data.batches import Batch, Draws
+
+    rows = len(t)
     y, apply = untuned.from_module(model)
     f = lambda x, y, batch: cross_entropy(apply(y, batch[0]), batch[1])
     g = lambda x, y, batch: (
@@ -109,9 +131,44 @@ def cost() -> None:
         o.outer(x, y, batch.outer)
         o.inner_cross(x, y, y, some)
 
-    ours, theirs = median(lambda: solver.step(o, state, batch)), median(bare)
-    print(f"| auto | {ours:.2f} | {ours / base:.2f} |")
-    print(f"\nA step of auto over its bare derivatives: {ours / theirs:.2f} (target 1.3)")
+    return lambda: solver.step(o, state, batch), bare
+
+
+def memory() -> None:
+    """The most that a step of `auto` allocates over what its bare derivatives do.
+
+    By torch's own record of every allocation and release on the processor, less what was there
+    before; so what a state holds from step to step (y three times, its moments, v) counts apart.
+    """
+    import torch
+
+    import untuned
+    from loops import small_cnn
+
+    torch.manual_seed(0)
+    for width, rows in ((1, 640), (4, 640)):
+        model = small_cnn(width)
+        X, t = torch.rand(rows, width, 28, 28), torch.randint(0, 10, (rows,))
+        ours, theirs = (peak(call) for call in auto_and_bare(model, X, t))
+        size = sum(part.numel() for part in untuned.from_module(model)[0].values())
+        print(
+            f"{size} variables: a step of auto {ours / 2**20:.2f} MB, bare derivatives "
+            f"{theirs / 2**20:.2f} MB, ratio {ours / theirs:.2f} (target 1.2)",
+            flush=True,
+        )
+
+
+def peak(call: Callable[[], Any]) -> int:
+    """Bytes at the highest point of a call above those at its start."""
+    from torch.profiler import ProfilerActivity, profile
+
+    call()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        call()
+    events = seen.profiler.kineto_results.events()
+    moves = [event.nbytes() for event in sorted(events, key=lambda e: e.start_ns())
+             if event.name() == "[memory]"]  # fmt: skip
+    return int(np.maximum.accumulate(np.cumsum(moves))[-1])
 
 
 def mean(call: Callable[[], Any], rounds: int = 40) -> float:
@@ -120,22 +177,6 @@ def mean(call: Callable[[], Any], rounds: int = 40) -> float:
     for _ in range(rounds):
         call()
     return 1e3 * (time.process_time() - start) / rounds
-
-
-def peer(python: str, seeds: list[int]) -> None:
-    """betty on the task of the table, Adam on both levels, the outer rate over three decades."""
-    from wrong_labels import task
-
-    for seed in seeds:
-        given = task("mnist", seed)
-        file = Path("betty_task.npz")
-        try:
-            np.savez(file, **{k: v.numpy() for k, v in given._asdict().items()})
-            for rate in ("0.01", "0.1", "1"):
-                script = str(Path(__file__).parent / "betty_peer.py")
-                subprocess.run([python, script, str(file), rate, str(seed)], check=True)
-        finally:
-            file.unlink(missing_ok=True)
 
 
 def picture(epochs: int = 15) -> None:
@@ -166,18 +207,19 @@ def picture(epochs: int = 15) -> None:
 def main() -> None:
     """The parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=("cost", "examples", "peer", "picture"), default="cost")
+    parts = ("cost", "memory", "examples", "picture", "betty", "torchopt", "jaxopt")
+    parser.add_argument("--part", choices=parts, default="cost")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--peer", help="a Python with betty-ml installed")
+    parser.add_argument("--peer", help="a Python in whose environment the peer is")
     asked = parser.parse_args()
     if asked.part == "examples":
         examples(asked.seeds)
-    elif asked.part == "peer":
+    elif asked.part in ("betty", "torchopt", "jaxopt"):
         if not asked.peer:
-            raise SystemExit("Give --peer, the path of a Python that has betty-ml and torch.")
-        peer(asked.peer, asked.seeds)
+            raise SystemExit(f"Give --peer, the path of a Python that has {asked.part}.")
+        getattr(network_peers, asked.part)(asked.peer, asked.seeds)
     else:
-        {"cost": cost, "picture": picture}[asked.part]()
+        {"cost": cost, "memory": memory, "picture": picture}[asked.part]()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@
     python examples/imbalance.py tail-50        MNIST, the largest class 50 times the smallest
     python examples/imbalance.py tail-100
     python examples/imbalance.py tail-200
+    python examples/imbalance.py cifar-tail-50  CIFAR-100's coarse classes, also -100 and -200
 
-UNTUNED_DATA names the folder of mnist.npz.
+UNTUNED_DATA names the folder of mnist.npz and cifar100.npz.
 """
 
 from __future__ import annotations
@@ -14,18 +15,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from loops import Task, arguments, report, small_cnn, tensors
+from loops import Network, Task, arguments, coarse_cifar, report, small_cnn, tensors
 from untuned.experiments import datasets
 
-TASKS = ("two-digits", "tail-50", "tail-100", "tail-200")
+TASKS = (
+    "two-digits", "tail-50", "tail-100", "tail-200", "cifar-tail-50", "cifar-tail-100",
+    "cifar-tail-200",
+)  # fmt: skip
 
 
-def lenet() -> nn.Module:
-    """LeNet for two classes."""
+def lenet(classes: int = 2) -> nn.Module:
+    """LeNet."""
     return nn.Sequential(
         nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 2),
+        nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, classes),
     )  # fmt: skip
 
 
@@ -33,14 +37,16 @@ def counts(name: str, small: bool) -> list[int]:
     """Training rows of each class."""
     if name == "two-digits":
         return [995, 5] if small else [4975, 25]
-    factor, largest = int(name.removeprefix("tail-")), 300 if small else 1500
-    return [max(2, round(largest * factor ** (-k / 9))) for k in range(10)]
+    factor, classes = int(name.rpartition("-")[2]), 20 if name.startswith("cifar") else 10
+    largest = 300 if small else 1500
+    return [max(2, round(largest * factor ** (-k / (classes - 1)))) for k in range(classes)]
 
 
 def task(name: str, seed: int, small: bool = False) -> Task:
     """Rows of unequal classes, trusted and test rows of equal ones."""
-    raw = datasets.load("mnist")
-    digits = (9, 4) if name == "two-digits" else tuple(range(10))
+    raw = coarse_cifar() if name.startswith("cifar") else datasets.load("mnist")
+    every = int(raw["y_train"].max()) + 1
+    digits = (9, 4) if name == "two-digits" else tuple(range(every))
     random = np.random.default_rng(seed)
     train, trusted = [], []
     each = 5 if name == "two-digits" else 10
@@ -48,7 +54,7 @@ def task(name: str, seed: int, small: bool = False) -> Task:
         rows = random.permutation(np.flatnonzero(raw["y_train"] == digit))
         trusted.append(rows[:each])
         train.append(rows[each : each + count])
-    number = np.full(10, -1)
+    number = np.full(every, -1)
     number[list(digits)] = np.arange(len(digits))
     test = np.flatnonzero(np.isin(raw["y_test"], digits))[: 500 if small else None]
     parts = [
@@ -63,7 +69,9 @@ def main() -> None:
     """One task, all runs."""
     asked = arguments(__doc__, *TASKS)
     epochs = asked.epochs or (2 if asked.small else 30)
-    network = lenet if asked.task == "two-digits" else small_cnn
+    network: Network = lenet if asked.task == "two-digits" else small_cnn
+    if asked.task.startswith("cifar"):
+        network = lambda: small_cnn(3, 32, 20)
     tasks = lambda seed: task(asked.task, seed, asked.small)
     report(tasks, network, epochs, asked)
 

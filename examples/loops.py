@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +43,36 @@ Network = Callable[[], nn.Module]
 BATCH = 64
 
 
+def all_rows(task: Task) -> tuple[Tensor, Tensor]:
+    """Features and labels of the noisy rows, then of the trusted ones: what there is to train on.
+
+    A row that is trusted is a good row to train on as well, with or without weights.
+    """
+    features = torch.cat([task.features, task.trusted_features])
+    return features, torch.cat([task.labels, task.trusted_labels])
+
+
+def data_file(name: str) -> dict[str, np.ndarray]:
+    """The arrays of a file in the folder that UNTUNED_DATA names."""
+    with np.load(Path(os.environ["UNTUNED_DATA"]) / name) as arrays:
+        return dict(arrays)
+
+
+def coarse_cifar() -> dict[str, np.ndarray]:
+    """CIFAR-100 with its 20 coarse classes, a field more than the package's loader asks for."""
+    raw = data_file("cifar100.npz")
+    return raw | {"y_train": raw["coarse_train"], "y_test": raw["coarse_test"]}
+
+
+def of_each_class(labels: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
+    """The first rows of each class, `count` in all: how trusted rows are best drawn.
+
+    Where a class has too few of them by chance, weights follow that chance.
+    """
+    classes = np.unique(labels[rows])
+    return np.concatenate([rows[labels[rows] == c][: count // len(classes)] for c in classes])
+
+
 def batches(rows: int, seed: int) -> Iterator[Tensor]:
     """Row numbers, one permutation after another."""
     generator = torch.Generator().manual_seed(seed)
@@ -72,10 +104,7 @@ def plain(task: Task, network: Network, epochs: int, seed: int, together: bool) 
     """
     torch.manual_seed(seed)
     model = network()
-    features, labels = task.features, task.labels
-    if together:
-        features = torch.cat([features, task.trusted_features])
-        labels = torch.cat([labels, task.trusted_labels])
+    features, labels = all_rows(task) if together else (task.features, task.labels)
     optimizer, mean = torch.optim.Adam(model.parameters()), averaged(model)
     order, start, best, kept = batches(len(labels), seed), time.process_time(), -1.0, 0.0
     for _ in range(epochs):
@@ -96,10 +125,11 @@ def plain(task: Task, network: Network, epochs: int, seed: int, together: bool) 
 def reweighted(
     task: Task, network: Network, epochs: int, seed: int, watch: Any = None, **options: Any
 ) -> Outcome:
-    """The same loop with a weight for every row; the last network, no early stop."""
+    """The same loop on noisy and trusted rows with a weight for each; no early stop."""
     torch.manual_seed(seed)
     model = network()
-    rows = len(task.labels)
+    features, labels = all_rows(task)
+    rows, noisy = len(labels), len(task.labels)
     reweighter = untuned.Reweighter(model, rows=rows, **options)
     optimizer, mean = torch.optim.Adam(model.parameters()), averaged(model)
     order, trusted = batches(rows, seed), batches(len(task.trusted_labels), seed + 1)
@@ -109,7 +139,7 @@ def reweighted(
             index, checked = next(order), next(trusted)
 
             def rows_alone(at: Tensor = index) -> Tensor:
-                return cross_entropy(model(task.features[at]), task.labels[at], reduction="none")
+                return cross_entropy(model(features[at]), labels[at], reduction="none")
 
             def trusted_loss(at: Tensor = checked) -> Tensor:
                 return cross_entropy(model(task.trusted_features[at]), task.trusted_labels[at])
@@ -122,10 +152,10 @@ def reweighted(
             optimizer.step()
             mean.update_parameters(model)
         if watch is not None:
-            watch(reweighter.weights)
+            watch(reweighter.weights[:noisy])
     seconds = time.process_time() - start
     found = accuracy(mean, task.test_features, task.test_labels)
-    return Outcome(found, auroc(reweighter.weights, task.wrong), seconds)
+    return Outcome(found, auroc(reweighter.weights[:noisy], task.wrong), seconds)
 
 
 def by_auto(task: Task, network: Network, epochs: int, seed: int) -> Outcome:
@@ -133,7 +163,8 @@ def by_auto(task: Task, network: Network, epochs: int, seed: int) -> Outcome:
     torch.manual_seed(seed)
     model = network()
     start, apply = untuned.from_module(model)
-    rows = len(task.labels)
+    features, labels = all_rows(task)
+    rows, noisy = len(labels), len(task.labels)
 
     def outer(x: Tensor, y: Any, batch: Any) -> Tensor:
         return cross_entropy(apply(y, batch[0]), batch[1])
@@ -146,14 +177,14 @@ def by_auto(task: Task, network: Network, epochs: int, seed: int) -> Outcome:
     result = untuned.minimize(
         outer, inner, torch.zeros(rows), start,
         outer_data=(task.trusted_features, task.trusted_labels),
-        inner_data=(task.features, task.labels, torch.arange(rows)),
+        inner_data=(features, labels, torch.arange(rows)),
         batch_size=(min(BATCH, rows), size), seed=seed,
         max_steps=max(1, epochs * rows // BATCH // 2),
     )  # fmt: skip
     seconds = time.process_time() - began
     model.load_state_dict(result.y, strict=False)
     found = accuracy(model, task.test_features, task.test_labels)
-    return Outcome(found, auroc(result.x, task.wrong), seconds)
+    return Outcome(found, auroc(result.x[:noisy], task.wrong), seconds)
 
 
 def auroc(weights: Tensor, wrong: Tensor | None) -> float:
@@ -168,8 +199,9 @@ def auroc(weights: Tensor, wrong: Tensor | None) -> float:
 RUNS: dict[str, Callable[[Task, Network, int, int], Outcome]] = {
     "plain, early-stopped on trusted rows": partial(plain, together=False),
     "noisy and trusted rows together": partial(plain, together=True),
-    "Reweighter": reweighted,
+    "Reweighter, form='rows'": reweighted,
     "Reweighter, form='loss'": partial(reweighted, form="loss"),
+    "Reweighter, form='batch'": partial(reweighted, form="batch"),
     "Reweighter, order=1": partial(reweighted, order=1),
     "minimize, auto": by_auto,
 }

@@ -12,13 +12,19 @@ UNTUNED_DATA names the folder of mnist.npz, cifar100.npz and cifar100n.npz.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import torch
 
-from loops import Task, arguments, report, small_cnn, tensors
+from loops import (
+    Task,
+    arguments,
+    coarse_cifar,
+    data_file,
+    of_each_class,
+    report,
+    small_cnn,
+    tensors,
+)
 from untuned.experiments import datasets
 
 TASKS = ("mnist", "mnist-40", "mnist-next", "cifar", "cifar-next", "cifar-human")
@@ -27,18 +33,16 @@ TASKS = ("mnist", "mnist-40", "mnist-next", "cifar", "cifar-next", "cifar-human"
 def task(name: str, seed: int, small: bool = False) -> Task:
     """5,000 (CIFAR-100: 10,000) training rows with wrong labels and a tenth as many trusted."""
     is_mnist = name.startswith("mnist")
-    # The coarse labels are a field more than the loader asks for.
-    raw = datasets.load("mnist") if is_mnist else _file("cifar100.npz")
-    right = raw["y_train"] if is_mnist else raw["coarse_train"]
-    test = raw["y_test"] if is_mnist else raw["coarse_test"]
+    raw = datasets.load("mnist") if is_mnist else coarse_cifar()
+    right, test = raw["y_train"], raw["y_test"]
     classes = int(right.max()) + 1
     count = 640 if small else 5000 if is_mnist else 10_000
     random = np.random.default_rng(seed)
     order = random.permutation(len(right))
-    train, trusted = order[:count], order[count : count + count // 10]
+    train, trusted = order[:count], of_each_class(right, order[count:], count // 10)
     given = right.astype(np.int64).copy()
     if name == "cifar-human":
-        given[train] = _file("cifar100n.npz")["noisy_coarse_label"][train]
+        given[train] = data_file("cifar100n.npz")["noisy_coarse_label"][train]
     else:
         hit = train[random.random(count) < (0.5 if name == "mnist" else 0.4)]
         drawn = random.integers(0, classes, len(hit))
@@ -51,11 +55,6 @@ def task(name: str, seed: int, small: bool = False) -> Task:
         *tensors(raw["X_test"][tests], test[tests]),
         wrong=torch.as_tensor(given[train] != right[train]),
     )
-
-
-def _file(name: str) -> dict[str, np.ndarray]:
-    with np.load(Path(os.environ["UNTUNED_DATA"]) / name) as arrays:
-        return dict(arrays)
 
 
 def main() -> None:

@@ -4,7 +4,10 @@ import importlib
 import re
 import sys
 
+import numpy as np
 import pytest
+
+needs_mnist = pytest.mark.real_data("mnist")
 
 
 @pytest.mark.real_data("mnist")
@@ -13,8 +16,8 @@ def test_it_runs_small(script, task, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", [script, task, "--small", "--seeds", "0", "--epochs", "1"])
     importlib.import_module(script).main()
     printed = capsys.readouterr().out
-    names = ("plain, early", "noisy and trusted", "Reweighter |", "form='loss'", "order=1", "auto")
-    for name in names:
+    forms = ("form='rows'", "form='loss'", "form='batch'")
+    for name in ("plain, early", "noisy and trusted", *forms, "order=1", "auto"):
         assert name in printed, name
 
 
@@ -32,3 +35,36 @@ def test_problems_with_an_argmin_inside(capsys, monkeypatch):
     assert last < first
     assert noisy + 0.5 < ours
     assert ours == pytest.approx(search, abs=0.02)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("script", "task", "named"),
+    [
+        pytest.param("distillation", "softmax", "ten learned images", marks=needs_mnist),
+        pytest.param("distillation", "lenet", "ten learned images", marks=needs_mnist),
+        pytest.param("weight_decay", "mnist", "one decay per layer", marks=needs_mnist),
+        ("sinusoids", "maml", "one network for all tasks"),
+    ],
+)
+def test_others_run_small(script, task, named, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [script, task, "--small", "--seeds", "0"])
+    importlib.import_module(script).main()
+    assert named in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_a_learned_start_is_better_on_new_sinusoids():
+    """x is a network: steps as long as its weights would destroy it at once."""
+    sinusoids = importlib.import_module("sinusoids")
+    x, _ = sinusoids.learned(0, 60, 250)
+    learned, random = (sinusoids.error(start, 60, 200) for start in (x, sinusoids.network(0)))
+    assert learned < 0.9 * random
+
+
+def test_trusted_rows_are_of_all_classes():
+    loops = importlib.import_module("loops")
+    labels, rows = np.repeat(np.arange(3), (40, 9, 11)), np.arange(5, 60)[::-1]
+    picked = loops.of_each_class(labels, rows, 15)
+    assert np.bincount(labels[picked]).tolist() == [5, 5, 5]
+    assert set(picked) <= set(rows)

@@ -73,7 +73,8 @@ def process(rank, out):
     found = {
         name: train(DistributedDataParallel(model()), share, form)
         for name, model, form in (
-            ("normed", network, "rows"), ("plain", plain, "rows"), ("loss", plain, "loss")
+            ("normed", network, "rows"), ("plain", plain, "rows"), ("loss", plain, "loss"),
+            ("batch", plain, "batch"),
         )
     }  # fmt: skip
     torch.save(found, out / f"{rank}.pt")

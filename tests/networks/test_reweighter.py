@@ -119,6 +119,56 @@ def test_steps_are_the_twins(order):
     np.testing.assert_allclose(reweighter.weights.numpy(), 1 / (1 + np.exp(-x)), rtol=1e-5)
 
 
+def test_weights_of_a_batch_are_its_helpful_products():
+    """As the twin above, with p of this batch alone: what harms gets nothing, the mean is 1/2."""
+    random = np.random.default_rng(1)
+    D, t = random.standard_normal((4, 3)), random.standard_normal(4)
+    C, s = random.standard_normal((5, 3)), random.standard_normal(5)
+    model = torch.nn.Linear(3, 1, bias=False).double()
+    y = model.weight.detach().numpy()[0].copy()
+    reweighter = untuned.Reweighter(model, form="batch")
+    given = lambda array: torch.as_tensor(array)
+    rows = lambda: mse_loss(model(given(D))[:, 0], given(t), reduction="none")
+    trusted = lambda: mse_loss(model(given(C))[:, 0], given(s))
+    weights = reweighter(rows(), None, trusted)
+    gradients = 2 * (D @ y - t)[:, None] * D
+    square = (0.5 * gradients.mean(0)) ** 2
+    v = 2 * C.T @ (C @ y - s) / 5 / np.sqrt(square + 0.01 * square.mean())
+    helpful = np.maximum(gradients @ v, 0)
+    assert 0 < np.count_nonzero(helpful) < 4
+    np.testing.assert_allclose(weights.numpy(), helpful / helpful.mean() / 2, rtol=1e-5)
+    # Rows that all harm move nothing; with the same rows on both sides none does.
+    harm = reweighter(-10 * rows()[weights > 0], None, trusted)
+    assert not harm.any()
+    with pytest.raises(ValueError, match="how many rows there are"):
+        _ = reweighter.weights
+
+
+def test_weights_of_batches_balance_classes():
+    """200 rows of one class and 6 of another, 5 trusted rows of each; Adam, the same steps."""
+    random = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 0, 1, 0, 1], (200, 6, 5, 5, 300, 300))
+    D = torch.tensor(random.standard_normal((len(labels), 8)) + 0.8 * labels[:, None]).float()
+    t = torch.tensor(labels)
+    found = []
+    for form in (None, "batch"):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        reweighter = untuned.Reweighter(model, rows=206, form="batch")
+        for _ in range(120):
+            index = torch.as_tensor(random.permutation(206)[:50])
+            losses = cross_entropy(model(D[index]), t[index], reduction="none")
+            trusted = lambda m=model: cross_entropy(m(D[206:216]), t[206:216])
+            weights = reweighter(losses, index, trusted) if form else 1.0
+            optimizer.zero_grad()
+            (weights * losses).mean().backward()
+            optimizer.step()
+        found.append(float((model(D[216:]).argmax(1) == t[216:]).float().mean()))
+    assert found[1] > found[0] + 0.1
+    assert reweighter.weights[200:].mean() > 3 * reweighter.weights[:200].mean()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"form": "loss"}, {"order": 1}, {"every": 1}])
 def test_wrong_labels_get_smaller_weights(options):
@@ -245,11 +295,11 @@ def test_two_processes_have_the_same_weights(tmp_path):
     for name, first in found[0].items():
         for part, value in first.items():
             assert torch.equal(value, found[1][name][part]), (name, part)
-    for form, name in (("rows", "plain"), ("loss", "loss")):
+    for form, name in (("rows", "plain"), ("loss", "loss"), ("batch", "batch")):
         alone = ddp_runs.train(ddp_runs.plain(), (0, 1), form)
         for part in ("x", "weights"):
             torch.testing.assert_close(found[0][name][part], alone[part], rtol=1e-4, atol=1e-5)
-        assert (found[0][name]["x"] != 0).any()
+        assert (found[0][name]["weights"] != 0.5).any()
 
 
 @pytest.mark.parametrize(
@@ -260,6 +310,7 @@ def test_two_processes_have_the_same_weights(tmp_path):
         ({"rows": 4, "form": "other"}, "form='other' is not one of"),
         ({"rows": 4, "order": 3}, "order=3 is not 1 or 2"),
         ({"rows": 4, "every": 0}, "every=0 is not usable"),
+        ({"form": "batch", "every": 2}, "every=2 was given with form='batch'"),
     ],
 )
 def test_settings_that_cannot_be_meant(options, said):
@@ -289,7 +340,7 @@ def test_what_cannot_be_used_is_said_in_one_sentence():
         every(losses(), index, losses)
     with pytest.raises(ValueError, match="does not depend on the model"):
         every(losses(), index, lambda: torch.ones(()))
-    with pytest.raises(ValueError, match="knows only the rows it was made for"):
+    with pytest.raises(ValueError, match="is a function of the loss; with another form"):
         reweighter.weigh(losses())
     with pytest.raises(ValueError, match="The state holds 4 weights"):
         untuned.Reweighter(model, rows=5).load_state_dict(reweighter.state_dict())

@@ -1,5 +1,7 @@
 """The oracles of both libraries against derivatives written by hand in NumPy."""
 
+import traceback
+
 import numpy as np
 import pytest
 import torch
@@ -89,3 +91,14 @@ def test_from_module_in_training_mode_is_a_function_of_parameters_and_rows():
 def test_from_module_takes_modules_alone():
     with pytest.raises(ValueError, match="given a dict; it expects a torch"):
         untuned.from_module({})
+
+
+def test_a_module_in_training_mode_seeds_without_a_stack(monkeypatch):
+    """torch.manual_seed writes one down for each kind of GPU that is not there, at every call."""
+    weights, apply = untuned.from_module(
+        torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Linear(3, 2))
+    )
+    rows, here = torch.ones(5, 3), torch.get_rng_state()
+    monkeypatch.setattr(traceback, "format_stack", lambda: pytest.fail("a stack was written down"))
+    assert torch.equal(apply(weights, rows), apply(weights, rows))
+    assert torch.equal(torch.get_rng_state(), here)

@@ -20,10 +20,11 @@ class Network:
     outer: tuple
     y0: tuple  # W and w
     penalty: float = 0.0
+    start: float = 0.0  # of every entry of x
 
     @property
     def x0(self):
-        return np.zeros(len(self.inner[1]))
+        return np.full(len(self.inner[1]), self.start)
 
     def gradients(self, y, data, rows):
         """Each row's gradient in W and in w, and its loss."""
@@ -62,14 +63,14 @@ class Network:
         return tuple((p - q) / (2 * far) for p, q in zip(*ends, strict=True))
 
 
-def made(seed=0, rows=(40, 16), sizes=(4, 5), penalty=0.0):
+def made(seed=0, rows=(40, 16), sizes=(4, 5), penalty=0.0, start=0.0):
     random = np.random.default_rng(seed)
     sides = []
     for count in rows:
         a = random.standard_normal((count, sizes[0]))
         sides.append((a, np.sin(a[:, 0]) + 0.3 * random.standard_normal(count)))
     y0 = (0.5 * random.standard_normal(sizes[::-1]), 0.5 * random.standard_normal(sizes[1]))
-    return Network(*sides, y0, penalty)
+    return Network(*sides, y0, penalty, start)
 
 
 def run(problem, steps, inner_batches, outer_batches):
@@ -78,6 +79,7 @@ def run(problem, steps, inner_batches, outer_batches):
     average = list(y)
     m, s, a = ([np.zeros_like(part) for part in y] for _ in range(3))
     rates = [0.03 * np.sqrt(np.mean(part**2)) for part in y]
+    reach = 0.1 * np.sqrt(np.mean(x**2)) or 1.0
     sums, usual, curvature, slope, count = np.zeros_like(x), 0.0, 0.0, 0.0, 0
     path = []
 
@@ -112,6 +114,6 @@ def run(problem, steps, inner_batches, outer_batches):
         usual = 0.99 * usual + 0.01 * np.sum(h**2) / max(1, np.count_nonzero(h))
         sums = sums + h**2
         root = np.sqrt(sums + usual / (1 - 0.99 ** (t + 1)))
-        x = x - np.divide(h, root, out=np.zeros_like(h), where=h != 0)
+        x = x - reach * np.divide(h, root, out=np.zeros_like(h), where=h != 0)
         path.append((x, list(average), v))
     return path

@@ -41,9 +41,9 @@ def given(problem, library):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("penalty", [0.0, 1e-3])
-def test_every_step_is_the_twins(library, penalty):
-    problem = twin.made(penalty=penalty)
+@pytest.mark.parametrize(("penalty", "start"), [(0.0, 0.0), (1e-3, 0.0), (0.0, -0.5)])
+def test_every_step_is_the_twins(library, penalty, start):
+    problem = twin.made(penalty=penalty, start=start)
     batches = [
         Stream(rows, SIZE, 0, side).batches(0, draws * STEPS)
         for side, (rows, draws) in enumerate(((40, 2), (16, 1)))

@@ -1,4 +1,4 @@
-"""What a weight is a function of: the row itself, or the row's loss."""
+"""What a weight is a function of: the row itself, the row's loss, or the batch at hand."""
 
 from __future__ import annotations
 
@@ -78,3 +78,32 @@ class OfLoss:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.x.copy_(state["x"])
         self.mean, self.seen = float(state["mean"]), int(state["seen"])
+
+
+class OfBatch:
+    """No memory: rows of the batch that help the trusted rows now, each by how much it does.
+
+        w_i = max(p_i, 0) / (2 mean of max(p, 0) in the batch),
+
+    so that their mean is 1/2, as that of all others at the start; zero where no row helps. A class
+    that is learned already has rows that would only make the other one worse: they get nothing,
+    however many they are, which a weight in [0, 1] for each of them would take long to learn.
+    """
+
+    def __init__(self, device: torch.device):
+        self.x = torch.zeros(0, device=device)
+        self.now: torch.Tensor | None = None
+
+    def weigh(self, losses: torch.Tensor, index: torch.Tensor | None = None) -> torch.Tensor:
+        """The weights of the batch that was learned from last; before that 1/2 for each row."""
+        return torch.full_like(losses.detach(), 0.5) if self.now is None else self.now
+
+    def take(self, helpful: torch.Tensor, mean: torch.Tensor) -> None:
+        """Make weights of products that are not negative, and of their mean in all processes."""
+        self.now = helpful / (2 * mean) if bool(mean > 0) else torch.zeros_like(helpful)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"x": self.x}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing is carried from batch to batch."""

@@ -9,11 +9,11 @@ import torch
 
 from untuned.networks import together
 from untuned.networks.direction import Direction
-from untuned.networks.forms import FORGET, OfLoss, Rows
+from untuned.networks.forms import FORGET, OfBatch, OfLoss, Rows
 from untuned.networks.products import Pullback, Tensors, buffers_kept, differences, gradients
 from untuned.util.wording import brief
 
-FORMS = ("rows", "loss")
+FORMS = ("rows", "loss", "batch")
 
 
 class Reweighter:
@@ -32,11 +32,13 @@ class Reweighter:
     model : the network that is trained, alone or inside DistributedDataParallel.
     rows : how many training rows there are; needed for form="rows".
     form : "rows" for one weight per row, "loss" for one function of a row's loss, which also weighs
-        rows never seen (`weigh`).
+        rows never seen (`weigh`), "batch" for weights made anew from each batch, as classes of very
+        different sizes ask for: those that lower the trusted loss now, with a mean of 1/2.
     order : 2 differentiates the losses twice; 1 needs gradients alone and asks for a function
         that computes the losses, of which it takes differences along v.
-    every : how many calls from one move of the weights to the next. A call that moves them costs
-        about twice a plain step on top of it, one that does not costs nothing.
+    every : how many calls from one move of the weights to the next; 2 by default, and 1 where they
+        are of the batch. A call that moves them costs about twice a plain step on top of it, one
+        that does not costs nothing.
 
     Example
     -------
@@ -61,18 +63,21 @@ class Reweighter:
         *,
         form: str = "rows",
         order: int = 2,
-        every: int = 2,
+        every: int | None = None,
     ):
+        every = (1 if form == "batch" else 2) if every is None else every
         _check(model, rows, form, order, every)
         self._model, self._order, self._every = model, order, every
         parameters = self._parameters()
         device = next(iter(parameters.values())).device
         self._direction = Direction(parameters)
-        self._form: Rows | OfLoss = (
-            OfLoss(device) if form == "loss" else Rows(int(rows or 0), device)
-        )
-        # A function of the loss has no table of rows: what each was given last is kept beside it.
-        self._last = torch.full((rows or 0,), 0.5, device=device) if form == "loss" else None
+        self._form: Rows | OfLoss | OfBatch
+        if form == "rows":
+            self._form = Rows(int(rows or 0), device)
+        else:
+            self._form = OfLoss(device) if form == "loss" else OfBatch(device)
+        # Other forms have no table of rows: what each was given last is kept beside them.
+        self._last = None if form == "rows" else torch.full((rows or 0,), 0.5, device=device)
         self._square, self._moves, self._calls = 0.0, 0, 0
 
     def __call__(
@@ -81,12 +86,14 @@ class Reweighter:
         index: torch.Tensor | None,
         trusted: Callable[[], torch.Tensor],
     ) -> torch.Tensor:
-        """The weights of a batch, detached, in [0, 1]; every few calls they learn first.
+        """The weights of a batch, detached; every few calls they learn first.
+
+        They are in [0, 1], but where form="batch": there their mean is 1/2, or all are zero.
 
         Parameters
         ----------
         losses : one loss per row, with its graph, or a function that computes them.
-        index : the numbers of these rows, from 0 to rows - 1; may be None where form="loss".
+        index : the numbers of these rows, from 0 to rows - 1; may be None but for form="rows".
         trusted : a function that gives the mean loss on a batch of trusted rows.
         """
         closure = losses if callable(losses) else None
@@ -113,22 +120,22 @@ class Reweighter:
 
     @property
     def weights(self) -> torch.Tensor:
-        """The weights of all rows; where they are of the loss, those that each row had last."""
+        """The weights of all rows; but for form="rows" those that each had last."""
         if self._last is None:
             return torch.sigmoid(self._form.x)
         if not len(self._last):
             raise ValueError(
-                "Reweighter(form='loss') was not told how many rows there are; give rows=..., "
-                "or ask weigh(losses) for the weights of losses at hand."
+                "This Reweighter was not told how many rows there are; give rows=..., or keep "
+                "the weights that each call gives."
             )
         return self._last.clone()
 
     def weigh(self, losses: torch.Tensor) -> torch.Tensor:
         """The weights of rows with these losses, seen or not; for form="loss"."""
-        if isinstance(self._form, Rows):
+        if not isinstance(self._form, OfLoss):
             raise ValueError(
-                "Reweighter(form='rows') knows only the rows it was made for; read `weights`, or "
-                "use form='loss', which is a function of the loss."
+                "Only Reweighter(form='loss') is a function of the loss; with another form read "
+                "`weights`."
             )
         return self._form.weigh(losses)
 
@@ -143,6 +150,8 @@ class Reweighter:
         # Trusted rows leave no trace in running statistics: those are the training rows'.
         with torch.enable_grad(), buffers_kept(self._model):
             wanted = gradients(_one_number(trusted()), parameters)
+        if isinstance(self._form, OfBatch):
+            self._form.now = None
         pullback = None
         if self._order == 2:
             now = self._form.weigh(losses, index) / max(1, len(losses))
@@ -162,9 +171,16 @@ class Reweighter:
         else:
             assert closure is not None
             products = differences(closure, v, parameters, self._model)
-        self._move(self._form.key(losses, index), products, group)
+        if isinstance(self._form, OfBatch):
+            helpful = torch.nan_to_num(products, posinf=0.0).clamp(min=0).to(losses.dtype)
+            (mean,) = together.mean([helpful.mean()], group)
+            self._form.take(helpful, mean)
+        else:
+            self._move(self._form, self._form.key(losses, index), products, group)
 
-    def _move(self, key: torch.Tensor, products: torch.Tensor, group: Any) -> None:
+    def _move(
+        self, form: Rows | OfLoss, key: torch.Tensor, products: torch.Tensor, group: Any
+    ) -> None:
         # Doubles hold every row number.
         columns = torch.stack([key.double(), products.double()], dim=1)
         columns = together.gathered(columns, group)
@@ -176,7 +192,7 @@ class Reweighter:
         self._square = FORGET * self._square + (1 - FORGET) * float(products.square().mean())
         size = (self._square / (1 - FORGET**self._moves)) ** 0.5
         if size > 0:
-            self._form.move(key, products / size)
+            form.move(key, products / size)
 
     def _parameters(self) -> Tensors:
         parts = together.inside(self._model).named_parameters()
@@ -193,7 +209,7 @@ class Reweighter:
                 return None
             raise ValueError(
                 "index is None; expected the numbers of the batch's rows, since every row has "
-                "a weight of its own. Let the data set give them, or use form='loss'."
+                "a weight of its own. Let the data set give them, or use another form."
             )
         index = torch.as_tensor(index)
         if index.shape != losses.shape or index.is_floating_point() or index.is_complex():
@@ -251,13 +267,18 @@ def _check(model: Any, rows: Any, form: Any, order: Any, every: Any) -> None:
     if not any(part.requires_grad for part in model.parameters()):
         raise ValueError("The model has no parameter to train; expected at least one.")
     if form not in FORMS:
-        raise ValueError(f"form={brief(form)} is not one of 'rows' and 'loss'.")
+        raise ValueError(f"form={brief(form)} is not one of 'rows', 'loss' and 'batch'.")
     if order not in (1, 2):
         raise ValueError(f"order={brief(order)} is not 1 or 2, the derivatives that may be used.")
     for name, value in (("rows", rows), ("every", every)):
-        if name == "rows" and value is None and form == "loss":
+        if name == "rows" and value is None and form != "rows":
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(
                 f"{name}={brief(value)} is not usable; expected a whole number from 1."
             )
+    if form == "batch" and every != 1:
+        raise ValueError(
+            f"every={brief(every)} was given with form='batch', whose weights hold for one batch; "
+            "expected 1, or another form."
+        )

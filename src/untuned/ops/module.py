@@ -41,8 +41,15 @@ def from_module(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], Calla
         if not module.training:
             return call(module, parameters, inputs, options)
         buffers = {key: part.clone() for key, part in module.named_buffers()}
-        with torch.random.fork_rng(devices=_devices(inputs)):
-            torch.manual_seed(_seed(inputs))
+        devices = _devices(inputs)
+        with torch.random.fork_rng(devices=devices):
+            # Not torch.manual_seed: where there is no GPU that writes down the stack for each kind
+            # of them, at every call, which was a fifth of a small network's step.
+            seed = _seed(inputs)
+            torch.default_generator.manual_seed(seed)
+            for device in devices:
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(seed)
             return call(module, (parameters, buffers), inputs, options)
 
     return parameters, apply

@@ -145,7 +145,8 @@ def _simplex(array: Any) -> Any:
     return torch.clamp(array - threshold, min=0)
 
 
-def _tracked(tree: Tree) -> tuple[list[torch.Tensor], Tree]:
+def tracked(tree: Tree) -> tuple[list[torch.Tensor], Tree]:
+    """Leaves that derivatives are taken in, alone and as a tree."""
     if isinstance(tree, torch.Tensor):
         leaf = tree.detach().requires_grad_()
         return [leaf], leaf
@@ -180,7 +181,7 @@ def value(fn: Callable, x: Tree, y: Tree, /) -> Scalar:
 
 
 def value_and_grads(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tree]:
-    (x_leaves, x), (y_leaves, y) = _tracked(x), _tracked(y)
+    (x_leaves, x), (y_leaves, y) = tracked(x), tracked(y)
     with torch.enable_grad():
         result = fn(x, y)
     both = gradients([result], x_leaves + y_leaves)
@@ -189,21 +190,21 @@ def value_and_grads(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tr
 
 
 def grad_y(fn: Callable, x: Tree, y: Tree, /) -> Tree:
-    y_leaves, y = _tracked(y)
+    y_leaves, y = tracked(y)
     with torch.enable_grad():
         result = fn(x, y)
     return _like(y, gradients([result], y_leaves))
 
 
 def value_and_grad_y(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree]:
-    y_leaves, y = _tracked(y)
+    y_leaves, y = tracked(y)
     with torch.enable_grad():
         result = fn(x, y)
     return result.item(), _like(y, gradients([result], y_leaves))
 
 
 def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
-    (x_leaves, x), (y_leaves, y) = _tracked(x), _tracked(y)
+    (x_leaves, x), (y_leaves, y) = tracked(x), tracked(y)
     with torch.enable_grad():
         result = fn(x, y)
         gradient = gradients([result], y_leaves, create_graph=True)
@@ -230,9 +231,9 @@ def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
 
 
 def hessian(fn: Callable, x: Tree, y: Tree, /) -> Any:
-    y_leaves, tracked = _tracked(y)
+    y_leaves, leaves = tracked(y)
     with torch.enable_grad():
-        gradient = gradients([fn(x, tracked)], y_leaves, create_graph=True)
+        gradient = gradients([fn(x, leaves)], y_leaves, create_graph=True)
     sizes = [leaf.numel() for leaf in y_leaves]
     units = torch.eye(sum(sizes), dtype=y_leaves[0].dtype, device=y_leaves[0].device)
 

@@ -65,43 +65,43 @@ class Oracles:
 
     def outer(self, x: Tree, y: Tree, rows: Tree) -> Outer:
         """f, grad_x f and grad_y f."""
-        return Outer(*self.ops.value_and_grads(_on(self.outer_function, rows), x, y))
+        return Outer(*self.ops.value_and_grads(on_rows(self.outer_function, rows), x, y))
 
     def outer_value(self, x: Tree, y: Tree, rows: Tree) -> Scalar:
         """f alone, for rows on which it is only watched."""
-        return self.ops.value(_on(self.outer_function, rows), x, y)
+        return self.ops.value(on_rows(self.outer_function, rows), x, y)
 
     def inner_value(self, x: Tree, y: Tree, rows: Tree) -> Scalar:
         """The bare value of g, which only the watch over a run needs."""
-        return self.ops.value(_on(self.inner_function, rows), x, y)
+        return self.ops.value(on_rows(self.inner_function, rows), x, y)
 
     def inner_grad(self, x: Tree, y: Tree, rows: Tree) -> Tree:
         """grad_y g."""
-        return self.ops.grad_y(_on(self.inner_function, rows), x, y)
+        return self.ops.grad_y(on_rows(self.inner_function, rows), x, y)
 
     def inner_value_and_grad(self, x: Tree, y: Tree, rows: Tree) -> tuple[Scalar, Tree]:
         """g and grad_y g, of which the value comes with the gradient."""
-        return self.ops.value_and_grad_y(_on(self.inner_function, rows), x, y)
+        return self.ops.value_and_grad_y(on_rows(self.inner_function, rows), x, y)
 
     def inner(self, x: Tree, y: Tree, v: Tree, rows: Tree) -> Inner:
         """grad_y g, (grad_yy g) v and (grad_xy g) v, both products from one pass."""
-        gradient, pull = self.ops.linearize(_on(self.inner_function, rows), x, y)
+        gradient, pull = self.ops.linearize(on_rows(self.inner_function, rows), x, y)
         cross, hvp = pull(v, "xy")
         return Inner(gradient, hvp, cross)
 
     def inner_grads(self, x: Tree, y: Tree, rows: Tree) -> tuple[Tree, Tree]:
         """grad_x g and grad_y g."""
-        _, in_x, in_y = self.ops.value_and_grads(_on(self.inner_function, rows), x, y)
+        _, in_x, in_y = self.ops.value_and_grads(on_rows(self.inner_function, rows), x, y)
         return in_x, in_y
 
     def inner_cross(self, x: Tree, y: Tree, v: Tree, rows: Tree) -> tuple[Tree, Tree]:
         """grad_y g and (grad_xy g) v."""
-        gradient, pull = self.ops.linearize(_on(self.inner_function, rows), x, y)
+        gradient, pull = self.ops.linearize(on_rows(self.inner_function, rows), x, y)
         return gradient, pull(v, "x")
 
     def linear(self, x: Tree, y: Tree, rows: Tree) -> Linear:
         """The linear maps v -> (grad_yy g) v and v -> (grad_xy g) v at one point."""
-        pull = self.ops.products(_on(self.inner_function, rows), x, y)
+        pull = self.ops.products(on_rows(self.inner_function, rows), x, y)
         return Linear(lambda v: pull(v, "y"), lambda v: pull(v, "x"))
 
     def hessian_blocks(self, y: Tree) -> tuple[int | None, int, float]:
@@ -114,7 +114,7 @@ class Oracles:
         """grad_yy g as a matrix, or as a stack of its blocks, in the order of `ops.ravel`."""
         if self.hessian_blocks(y)[0] is not None:
             return self.inner_function.hessian(x, y)  # type: ignore[attr-defined]
-        return self.ops.hessian(_on(self.inner_function, rows), x, y)
+        return self.ops.hessian(on_rows(self.inner_function, rows), x, y)
 
 
 class OnRows(NamedTuple):
@@ -127,7 +127,8 @@ class OnRows(NamedTuple):
         return self.function(x, y, self.rows)
 
 
-def _on(function: Callable, rows: Tree) -> Any:
+def on_rows(function: Callable, rows: Tree) -> Any:
+    """A function on the given rows, or as it is where it takes none."""
     return function if rows is None else OnRows(function, rows)
 
 

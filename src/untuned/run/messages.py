@@ -19,7 +19,7 @@ def sentence(
             f" In {record['indefinite']} of {record['step']} steps g was not convex in y there; "
             "directions without positive curvature were left out of v."
         )
-    return text
+    return f"{text} {solver.remark}".rstrip()
 
 
 def of_compilation(seconds: float, compile_seconds: float) -> str:

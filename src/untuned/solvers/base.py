@@ -107,6 +107,11 @@ class Solver(ABC):
         return False
 
     @property
+    def remark(self) -> str:
+        """A sentence that the message of every run ends with, or nothing."""
+        return ""
+
+    @property
     @abstractmethod
     def cost(self) -> Counts:
         """Evaluations per step: in the mean where they vary, None where that is not known."""

@@ -1,7 +1,8 @@
 """`auto`: the method without a number to choose (docs/auto.md).
 
 On all rows it is `implicit`, quasi-Newton steps on the value function; on minibatches it is
-`parameter_free`, one gradient step on x, y and v together, or `network` where y is one.
+`parameter_free`, one gradient step on x, y and v together, or `network` where y is one. Where g
+cannot be differentiated twice, the latter two ask for gradients alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from untuned.data.batches import Batch
 from untuned.ops import Tree
 from untuned.problem.data_checks import Pair
 from untuned.problem.derivatives import Counts, Oracles
+from untuned.problem.first_order import gradients_alone, has_second_derivatives
 from untuned.solvers.base import Info, Solver
 
 
@@ -28,11 +30,15 @@ class Auto(Solver):
     network : whether y is treated as a network. None: `minimize` looks whether g curves downwards
         at the start; False when stepped by hand.
     direct : whether f depends on x itself, which matters for networks alone; `minimize` looks.
+    order : 2 differentiates g twice; 1 takes differences of its gradients in place of that, which
+        are less exact and need no more memory than a gradient. None: `minimize` looks whether torch
+        can differentiate g twice; 2 when stepped by hand, and on JAX.
     """
 
     stochastic: bool | None = None
     network: bool | None = None
     direct: bool | None = None
+    order: int | None = None
 
     name: ClassVar[str] = "auto"
 
@@ -51,15 +57,22 @@ class Auto(Solver):
         from untuned.solvers.auto import look
         from untuned.solvers.numerics.preconditioner import MOST_VARIABLES
 
+        order = self.order
+        if order is None:
+            # Not on JAX, which would compile for it and fails for custom rules only.
+            torch = o.ops.name == "torch"
+            order = 1 if torch and not has_second_derivatives(o, x, y, sample().inner) else 2
+        if order == 1:
+            o = gradients_alone(o)
         found = self.network
         if found is None:
-            large = self.stochastic or o.ops.size(y) > MOST_VARIABLES
+            large = self.stochastic or order == 1 or o.ops.size(y) > MOST_VARIABLES
             found = bool(large) and look.may_be_a_network(o, y)
             found = found and look.curves_downwards(o, x, y, sample().inner)
         direct = self.direct
         if found and direct is None:
             direct = look.depends_on_x(o, x, y, sample())
-        return dataclasses.replace(self, network=found, direct=direct)
+        return dataclasses.replace(self, network=found, direct=direct, order=order)
 
     @property
     def loops(self) -> str:
@@ -67,7 +80,7 @@ class Auto(Solver):
 
         A network's y is never solved for, so its gradient is no ground to leave out a step.
         """
-        return "single" if self.stochastic and not self.network else "double"
+        return "single" if self._one_by_one and not self.network else "double"
 
     @property
     def inner_draws(self) -> int:
@@ -77,19 +90,32 @@ class Auto(Solver):
     @property
     def wants_stages(self) -> bool:
         """Whether a run begins on a sample of large data."""
-        return not self.stochastic and not self.network
+        return not self._one_by_one and not self.network
 
     @property
     def averages(self) -> bool:
         """Whether `Info.measure` is a mean over many batches."""
-        return bool(self.stochastic or self.network)
+        return bool(self._one_by_one or self.network)
 
     @property
     def cost(self) -> Counts:
         """Evaluations per step; None for as many as it takes."""
+        if self.order == 1:
+            # The gradient of g that comes with its products is the mean of the two they take.
+            return Counts(1, self.inner_draws + 1)
         if self.network:
             return self._form.cost(bool(self.direct))
-        return Counts(1, 1, 1, 1) if self.stochastic else Counts(None, None, None, 1)
+        return Counts(1, 1, 1, 1) if self._one_by_one else Counts(None, None, None, 1)
+
+    @property
+    def remark(self) -> str:
+        """That and why there are no second derivatives, for a run's message."""
+        if self.order != 1:
+            return ""
+        return (
+            "g was not differentiated twice: differences of its gradients stood for second "
+            "derivatives."
+        )
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> Any:
         """Start at (x, y) with v = 0."""
@@ -97,9 +123,13 @@ class Auto(Solver):
 
     def step(self, o: Oracles, state: Any, batch: Batch) -> tuple[Any, Info]:
         """One step of x."""
+        if self.order == 1:
+            o = gradients_alone(o)
         if self.network:
-            return self._form.step(o, state, batch, bool(self.direct))
-        return self._form.step(o, state, batch)
+            state, info = self._form.step(o, state, batch, bool(self.direct))
+        else:
+            state, info = self._form.step(o, state, batch)
+        return state, info._replace(counts=self.cost) if self.order == 1 else info
 
     def on_new_rows(self, o: Oracles, state: Any) -> Any:
         """The state for going on with other rows."""
@@ -107,8 +137,17 @@ class Auto(Solver):
 
     def measured_at(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
         """`implicit` measures where it ends, the others before they move."""
-        at = old if self.stochastic or self.network else new
+        at = old if self._one_by_one or self.network else new
         return at.x, at.y, at.v
+
+    @property
+    def _one_by_one(self) -> bool:
+        """Whether y, v and x each make a step at a time, and are not solved for.
+
+        Also on all rows without second derivatives: quasi-Newton steps ask for more exact products
+        than differences of gradients are.
+        """
+        return bool(self.stochastic) or self.order == 1
 
     @property
     def _form(self) -> Any:
@@ -117,7 +156,7 @@ class Auto(Solver):
             from untuned.solvers.auto import network
 
             return network
-        if self.stochastic:
+        if self._one_by_one:
             from untuned.solvers.auto import parameter_free
 
             return parameter_free

@@ -9,9 +9,9 @@ entry by entry as by AdaGrad. With fresh rows for each gradient, one step is
     x   <- x - D h / sqrt(q + S),        h = grad_x f - (grad_xy g) v
 
 where S sums h^2 entry by entry, and q is its usual size among the entries that a batch moves.
-mean(s) and q are of one leaf. r_k is 3 % of the size of leaf k at the start, D the size of x's
-leaf, or 1 where that is zero. What is given back is an average of y over the latest tenth of the
-steps, and f is watched there.
+mean(s) and q are of one leaf. r_k is 3 % of the size of leaf k at the start, D a tenth of the size
+of x's leaf, or 1 where that is zero. What is given back is an average of y over the latest tenth of
+the steps, and f is watched there.
 
 The length of v is that of nothing in particular. It drops out of x's steps unless f depends on x
 itself; then v is made as long as (grad_yy g) c v = grad_y f asks along v.
@@ -27,6 +27,7 @@ from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.base import Info
 
 RATE = 0.03  # of y's size, leaf by leaf
+FIRST_MOVE = 0.1  # of x's size: how far an entry moves at first, as on all rows
 MEAN, SQUARES = 0.9, 0.999  # of Adam
 DAMPING = 0.01
 MEMORY = 0.01  # weight of the newest batch in the running estimates of f and of h's size
@@ -73,7 +74,7 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
     return State(
         x, y, v, y, Moments(v, v), v,
         ops.tree_map(lambda leaf: RATE * _size_of(ops, leaf), y),
-        ops.tree_map(lambda leaf: _size_of(ops, leaf), x),
+        ops.tree_map(_reach_of, x),
         ops.zeros_like(x), ops.tree_map(lambda leaf: 0 * leaf.sum(), x),
         zero, zero, zero, zero, ops.counter(0),
     )  # fmt: skip
@@ -171,6 +172,12 @@ def _root(ops: Ops, squares: Any) -> Any:
 def _size_of(ops: Ops, leaf: Any) -> Any:
     """The root mean square of a leaf's entries, or 1 where they are zero, as an array."""
     size = (leaf * leaf).mean() ** 0.5
+    return size + (size == 0)
+
+
+def _reach_of(leaf: Any) -> Any:
+    """D: a tenth of the size of x's leaf, or 1 where it starts at zero."""
+    size = FIRST_MOVE * (leaf * leaf).mean() ** 0.5
     return size + (size == 0)
 
 
