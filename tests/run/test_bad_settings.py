@@ -30,7 +30,7 @@ def test_unknown_method(name, nearest):
 
 
 def test_unknown_method_that_is_near_to_none():
-    with refused("There is no method ''; the nearest name is ", "all names are aid, "):
+    with refused("There is no method ''; the nearest name is ", "all names are abo, "):
         minimize("numpy", method="")
 
 

@@ -147,6 +147,10 @@ class Ops(Protocol):
     def hessian(self, fn: Callable, x: Tree, y: Tree, /) -> Any:
         """The second derivatives of fn in y as a matrix, in the order of `ravel`."""
 
+    def hessian_price(self, rows: Tree, y: Tree, /) -> float:
+        """What `hessian` costs, in products, for a function of such rows: as many as y has entries
+        where it makes one product after another."""
+
     # The border to the host
     def precision(self, tree: Tree, /) -> AbstractContextManager:
         """Inside, the library computes in the dtype of `tree`."""

@@ -17,6 +17,7 @@ from untuned.ops import Scalar, Tree, jax_cache, jax_options, jax_sharding
 
 name = "jax"
 compiles = True
+AT_ONCE = 2**26  # bytes of one column of rows for all unit vectors that a Hessian is made with
 
 tree_map = jax.tree.map
 hypot = jnp.hypot
@@ -217,9 +218,25 @@ def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
     return linearize(fn, x, y)[1]
 
 
-def hessian(fn: Callable, x: Tree, y: Tree, /) -> Any:
+def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
     pull = products(fn, x, y)
-    return matrix(lambda unit: ravel(pull(unravel(unit, y), "y")), size(y), y)
+    return columns(lambda unit: ravel(pull(unravel(unit, y), "y")), y, getattr(fn, "rows", ()))
+
+
+def hessian_price(rows: Tree, y: Tree, /) -> float:
+    # Rows are read once for many columns, which then cost what arithmetic costs; measured in
+    # docs/lab/clock.md.
+    return min(size(y), 2 + size(y) / 20)
+
+
+def columns(product: Callable, y: Tree, rows: Tree) -> Any:
+    """The matrix of a linear map of vectors as long as y, made of many columns at a time.
+
+    How many depends on the number of rows: there is an array as long for each.
+    """
+    units = jnp.eye(size(y), dtype=jnp.result_type(*jax.tree.leaves(y)))
+    of_one = sum(leaf.shape[0] * units.dtype.itemsize for leaf in jax.tree.leaves(rows)[:1])
+    return lax.map(product, units, batch_size=max(8, min(size(y), AT_ONCE // max(1, of_one))))
 
 
 @contextmanager

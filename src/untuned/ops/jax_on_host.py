@@ -28,8 +28,6 @@ from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
 
-AT_ONCE = 2**26  # bytes of one column of rows for all unit vectors that a Hessian is made with
-
 
 class OnHost:
     """The operations, with the programs that were compiled for a run."""
@@ -74,6 +72,9 @@ class OnHost:
 
     def hessian(self, fn: Any, x: Tree, y: Tree, /) -> Any:
         return np.asarray(self._call("hessian", fn, x, y))
+
+    def hessian_price(self, rows: Tree, y: Tree, /) -> float:
+        return base.hessian_price(rows, y)
 
     def _call(self, kind: str, fn: Any, *variables: Tree) -> Any:
         function, rows = (fn.function, (fn.rows,)) if hasattr(fn, "rows") else (fn, ())
@@ -203,13 +204,8 @@ def _hessian(fn: Callable) -> Callable:
     product = _product("y", fn)
 
     def hessian(x: Tree, y: Tree, *rows: Tree) -> Any:
-        size = base.size(y)
-        column = sum(leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(rows)[:1])
-        units = jnp.eye(size, dtype=jnp.result_type(*jax.tree.leaves(y)))
-        return jax.lax.map(
-            lambda unit: base.ravel(product(x, y, base.unravel(unit, y), *rows)),
-            units,
-            batch_size=max(8, min(size, AT_ONCE // max(1, column))),
+        return base.columns(
+            lambda unit: base.ravel(product(x, y, base.unravel(unit, y), *rows)), y, rows
         )
 
     return hessian

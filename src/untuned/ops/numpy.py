@@ -159,6 +159,10 @@ def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
     return matrix(lambda unit: ravel(pull(unravel(unit, y), "y")), size(y), y)
 
 
+def hessian_price(rows: Tree, y: Tree, /) -> float:
+    return size(y)
+
+
 def precision(tree: Tree, /) -> AbstractContextManager:
     # What overflows becomes inf, which the run looks for.
     return np.errstate(all="ignore")

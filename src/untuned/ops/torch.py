@@ -22,6 +22,9 @@ from untuned.ops import Scalar, Tree, eager
 
 name = "torch"
 AT_ONCE = 64  # vectors that a product takes at a time
+# Numbers that the products of a Hessian read, from which on it is made of many columns at a time:
+# what that needs takes more than a second to import.
+MANY = 2**26
 
 compiles = eager.compiles
 flatten, unflatten, paths = eager.flatten, eager.unflatten, eager.paths
@@ -155,23 +158,19 @@ def tracked(tree: Tree) -> tuple[list[torch.Tensor], Tree]:
     return leaves, optree.tree_unflatten(structure, leaves)
 
 
-def gradients(result: Any, leaves: list[torch.Tensor], v: Any = None, **options: bool) -> list:
-    """Gradients in the leaves; zero where the result does not depend on them."""
-    kept = [k for k, part in enumerate(result) if part.requires_grad]
-    if not kept:
+def gradients(result: Any, leaves: list[torch.Tensor], v: Any = None, **options: Any) -> list:
+    """Gradients in the leaves, of <result, v> where v is given; zero where it depends on none.
+
+    Of a number: gradients that are given to torch's engine make it import sympy.
+    """
+    if v is not None:
+        kept = [(part, w) for part, w in zip(result, v, strict=True) if part.requires_grad]
+        with torch.enable_grad():
+            result = [sum((part * w).sum() for part, w in kept)] if kept else []
+    if not result or not result[0].requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
-    if len(kept) < len(result):
-        result = [result[k] for k in kept]
-        v = None if v is None else [v[k] for k in kept]
     return list(
-        torch.autograd.grad(
-            result,
-            leaves,
-            v,
-            allow_unused=True,
-            materialize_grads=True,
-            **options,
-        )
+        torch.autograd.grad(result[0], leaves, allow_unused=True, materialize_grads=True, **options)
     )
 
 
@@ -230,26 +229,36 @@ def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
     return linearize(fn, x, y)[1]
 
 
-def hessian(fn: Callable, x: Tree, y: Tree, /) -> Any:
-    y_leaves, leaves = tracked(y)
-    with torch.enable_grad():
-        gradient = gradients([fn(x, leaves)], y_leaves, create_graph=True)
-    sizes = [leaf.numel() for leaf in y_leaves]
-    units = torch.eye(sum(sizes), dtype=y_leaves[0].dtype, device=y_leaves[0].device)
+def hessian_price(rows: Tree, y: Tree, /) -> float:
+    # Measured in docs/lab/clock.md.
+    return min(size(y), 2 + size(y) / 10) if _is_many(rows, y) else size(y)
 
-    def rows(units: torch.Tensor, batched: bool) -> torch.Tensor:
-        lead = units.shape[:-1]
-        parts = torch.split(units, sizes, dim=-1)
-        v = [p.reshape((*lead, *leaf.shape)) for p, leaf in zip(parts, y_leaves, strict=True)]
-        out = gradients(gradient, y_leaves, v, retain_graph=True, is_grads_batched=batched)
-        return torch.cat([part.reshape((*lead, -1)) for part in out], dim=-1)
 
-    if not any(part.requires_grad for part in gradient):
-        return torch.zeros_like(units)  # linear in y
-    try:
-        return torch.cat([rows(some, True) for some in torch.split(units, AT_ONCE)])
-    except RuntimeError:  # not every operation can take several vectors at a time
-        return torch.stack([rows(unit, False) for unit in units])
+def _is_many(rows: Tree, y: Tree) -> bool:
+    entries = 0 if rows is None else sum(leaf.numel() for leaf in _leaves(rows))
+    return size(y) * entries >= MANY
+
+
+def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
+    if _is_many(getattr(fn, "rows", None), y):
+        try:
+            return _hessian_at_once(fn, x, y)
+        except RuntimeError:  # not every function can take several vectors at a time
+            pass
+    pull = products(fn, x, y)
+    return matrix(lambda unit: ravel(pull(unravel(unit, y), "y")), size(y), y)
+
+
+def _hessian_at_once(fn: Callable, x: Tree, y: Tree) -> torch.Tensor:
+    vector = ravel(y)
+
+    def of_vector(z: torch.Tensor) -> torch.Tensor:
+        return fn(x, unravel(z, y))
+
+    pull: Any = torch.func.vjp(torch.func.grad(of_vector), vector)[1]
+    units = torch.eye(len(vector), dtype=vector.dtype, device=vector.device)
+    at_once: Any = torch.func.vmap(pull, chunk_size=AT_ONCE)
+    return at_once(units)[0]
 
 
 def precision(tree: Tree, /) -> AbstractContextManager:

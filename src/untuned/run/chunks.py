@@ -34,7 +34,9 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
             info = ops.cast(info, carry.info)
             reference = stopping.update(ops, carry.reference, info)
             finite = stopping.is_finite(ops, info)
-            halt = info.verdict
+            # Who names a tolerance wants that, be it worth the while or not.
+            enough = stopping.CONVERGED if tol is None else stopping.GO_ON
+            halt = ops.where(info.verdict == stopping.ENOUGH, enough, info.verdict)
             unchanged = carry.unchanged
             if problem.full_batch:  # other rows may move what these rows do not
                 before, after = ((s.x, s.y, s.v) for s in (carry.state, state))

@@ -54,7 +54,9 @@ def rows(problem: Problem, solver: Any, seed: int, share: float) -> Data:
         return data
     pilot = None
     if data.inner is not None:
-        count = preconditioner.pilot_rows(size(ops, problem.y0), round(share * problem.rows[0]))
+        all_rows = round(share * problem.rows[0])
+        price = ops.hessian_price(data.inner, problem.y0)
+        count = preconditioner.pilot_rows(size(ops, problem.y0), all_rows, price)
         pilot = ops.take(data.inner, _order(problem, seed, 0)[:count]) if count else None
     if share == 1:
         return data._replace(pilot=pilot)

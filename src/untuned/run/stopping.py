@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from untuned.ops import Ops, Scalar
-from untuned.solvers.base import CONVERGED, CUT, DIVERGED, GO_ON, STALLED, Info
+from untuned.solvers.base import CONVERGED, CUT, DIVERGED, ENOUGH, GO_ON, STALLED, Info
 
-__all__ = ["CONVERGED", "CUT", "DIVERGED", "GO_ON", "STALLED"]
+__all__ = ["CONVERGED", "CUT", "DIVERGED", "ENOUGH", "GO_ON", "STALLED"]
 
 SOLVED = 0.1  # share of the largest inner gradient norm seen
 STALL_STEPS = 100  # steps in a row that change no bit of x, y and v; every later one is as short

@@ -14,6 +14,7 @@ from untuned.problem.derivatives import Counts, Oracles
 # What a step says of the run; whole numbers, since compiled code carries them.
 GO_ON, CONVERGED, DIVERGED, STALLED = 0, 1, 2, 3
 CUT = 4  # by the watch of a run, in the middle of a step
+ENOUGH = 5  # converged, unless a tolerance asks for more
 
 
 class Info(NamedTuple):

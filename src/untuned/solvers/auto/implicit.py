@@ -10,7 +10,7 @@ grad_yy g, grad_xy g at the new (x, y),
     Phi~ = f(x, y) - <v, grad_y g(x, y)>           Phi(x), but for the square of the error of y
     p  = -B h                                            B: limited-memory BFGS
 
-(the test of s uses the last v, as there is no other yet). The first step stays where it is.
+(s is tested with the last v first, and with the new one then). The first step stays where it is.
 
 **Accuracy.** y and v are solved for until a tenth is left of the error that the step of x caused,
 as `conjugate_gradient.energy` sees it. So their errors are in proportion to the last step's length,
@@ -29,26 +29,33 @@ belong to rows outside the sample. <v, grad_y g> on as many other rows says what
 wrong in Phi~. Once a step promises less than that the stage is over; if it is so at the first step,
 the sample is unfit, and the run begins anew on all rows.
 
-**Ends** by itself where |h| is small against the first, or where <h, p> promises a trifle of what
-was gained or less than rounding can show, three times in a row. Stalls where no shorter step lowers
-Phi~ though more is promised, unless |h| has fallen by the square root of rounding by then.
+**Ends** by itself where the last quarter of its steps has gained little of all that was gained, and
+the next step promises no more: to go on would take as long again for less. That is the same in any
+precision, and is left out where a tolerance is given. Then, and anyway, it ends where nothing is
+left of the first |h|, or where <h, p> promises less than rounding can show, three times in a row.
+Stalls where no shorter step lowers Phi~ though more is promised, unless |h| has fallen by the
+square root of rounding by then.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from untuned.data.batches import Batch
 from untuned.ops import Ops, Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.auto import trials
-from untuned.solvers.base import CONVERGED, GO_ON, STALLED, Info, size
-from untuned.solvers.numerics import conjugate_gradient, lbfgs, preconditioner
+from untuned.solvers.base import CONVERGED, ENOUGH, GO_ON, STALLED, Info, size
+from untuned.solvers.numerics import lbfgs, preconditioner
+from untuned.solvers.numerics.preconditioner import Keeper, Model
 
 FIRST_LENGTH = 0.1  # of a step of x
 FAILURES = 2
 LITTLE = 0.01  # share of the whole decrease below which a step on a sample is the last
 IDLE = 3  # steps in a row that promise a trifle
+WORTH = 1e-5  # of all that was gained: less is not worth a quarter of the steps
+NOTHING = 4e-11  # of the first hypergradient, or of the gain: none is left
+DIGITS = 1e-7  # of f: a change beyond these is none in any precision
 MOST_LINEAR_STEPS = 1000
 
 
@@ -64,10 +71,11 @@ class State(NamedTuple):
     slope: Scalar  # of Phi~ along it, on these rows
     memory: lbfgs.Pairs
     length: Scalar  # of the last step of x
-    matrix: Any  # the preconditioner, or None
-    linear_steps: Scalar  # since it was made
+    model: Model  # of g's Hessian
     first_norm: Scalar  # of the hypergradient
     first_value: Scalar  # Phi~ on these rows
+    earlier: Scalar  # gained on other rows before
+    mark: tuple[Scalar, Scalar]  # Phi~ and the number of steps when the gain was last looked at
     held_out: Scalar  # f on held-out rows
     gained: Scalar  # by how much it has fallen in all
     steps: Scalar  # on these rows
@@ -85,9 +93,9 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
         x=x, y=y, v=ops.zeros_like(y), value=zero, hypergrad=nothing, direction=nothing,
         slope=zero, memory=lbfgs.empty(ops, x),
         length=FIRST_LENGTH * entries**0.5 * ops.where(rms > 0, rms, zero + 1),
-        matrix=preconditioner.identity(o, y),
-        linear_steps=ops.counter(preconditioner.owed(o, y)),
-        first_norm=zero, first_value=zero, held_out=zero, gained=zero,
+        model=preconditioner.start(o, y),
+        first_norm=zero, first_value=zero, earlier=zero, mark=(zero, zero_count),
+        held_out=zero, gained=zero,
         steps=zero_count, failures=zero_count, idle=zero_count,
     )  # fmt: skip
 
@@ -98,22 +106,26 @@ def on_new_rows(o: Oracles, state: State) -> State:
     What BFGS has learned on a sample misleads it on others, so that is forgotten.
     """
     zero_count, memory = o.ops.counter(0), lbfgs.empty(o.ops, state.x)
-    return state._replace(memory=memory, steps=zero_count, failures=zero_count, idle=zero_count)
+    return state._replace(
+        memory=memory, steps=zero_count, failures=zero_count, idle=zero_count,
+        earlier=state.earlier + state.first_value - state.value,
+    )  # fmt: skip
 
 
 def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     """Move x along the direction found before, and find the next."""
     ops = o.ops
     most = min(MOST_LINEAR_STEPS, 2 * size(ops, state.y) + 10)
-    trial = trials.search(o, state, batch, most)
+    keeper = Keeper(o, state.y, batch.inner, batch.data.pilot, most)
+    trial = trials.search(o, state, batch, keeper, most)
     x, y = ops.axpy(trial.size, state.direction, state.x), trial.y
-    here = _evaluate(o, state, batch, trial, x, most)
+    here = _evaluate(o, batch, trial, x)
     ahead = _look_ahead(o, state, trial, here, x)
     judged = _judge(o, state, batch, trial, here, ahead, x)
     info = Info(
         outer=trial.outer.value,
         inner_grad_norm=ops.norm(trial.inner_grad),
-        residual_norm=here.solved.residual_norm,
+        residual_norm=trial.solved.residual_norm,
         hypergrad_norm=ahead.norm,
         step_x=ahead.step_size,
         step_y=1.0,
@@ -121,13 +133,13 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         measure=here.value + here.error,
         measure_error=here.error,
         inner_steps=trial.newton_steps,
-        linear_steps=here.solved.steps,
-        indefinite=ops.maximum(here.solved.indefinite, trial.indefinite),
+        linear_steps=trial.solved.steps,
+        indefinite=ops.maximum(trial.solved.indefinite, trial.indefinite),
         verdict=judged.verdict,
         counts=Counts(
             outer_grad=trial.tries,
             inner_grad=trial.gradients + _is_on_trial(batch),
-            hvp=trial.products + here.solved.steps + 1,
+            hvp=trial.products + trial.solved.products,
             cross=1 + _is_on_trial(batch),
         ),
     )
@@ -135,10 +147,11 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     too_much = judged.over & (judged.held_out > state.held_out)
     x, y = ops.where(too_much, (state.x, state.y), (x, y))
     following = State(
-        x=x, y=y, v=here.solved.z, value=here.value, hypergrad=here.hypergrad,
+        x=x, y=y, v=trial.solved.v, value=here.value, hypergrad=here.hypergrad,
         direction=ahead.direction, slope=ahead.slope, memory=ahead.memory, length=ahead.length,
-        matrix=trial.matrix, linear_steps=trial.linear_steps + here.solved.steps,
-        first_norm=judged.first_norm, first_value=judged.first_value,
+        model=trial.solved.model,
+        first_norm=judged.first_norm, first_value=judged.first_value, earlier=state.earlier,
+        mark=judged.mark,
         held_out=judged.held_out, gained=judged.gained,
         steps=state.steps + 1, failures=judged.failures, idle=judged.idle,
     )  # fmt: skip
@@ -148,7 +161,6 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
 class Evaluation(NamedTuple):
     """Phi~ and the hypergradient where a step ended."""
 
-    solved: conjugate_gradient.Solution  # of the linear system: v
     hypergrad: Tree
     on_sample: Tree  # the hypergradient with J on the sample's own rows
     value: Scalar  # Phi~
@@ -160,21 +172,10 @@ def _is_on_trial(batch: Batch) -> bool:
     return batch.data.whole is not None
 
 
-def _evaluate(
-    o: Oracles, state: State, batch: Batch, trial: trials.Trial, x: Tree, most: int
-) -> Evaluation:
-    """H v = grad_y f, h = grad_x f - J v, and Phi~ = f - <v, grad_y g>."""
-    ops, y, f = o.ops, trial.y, trial.outer
-    multiply = preconditioner.apply(ops, trial.matrix)
+def _evaluate(o: Oracles, batch: Batch, trial: trials.Trial, x: Tree) -> Evaluation:
+    """h = grad_x f - J v, and Phi~ = f - <v, grad_y g>."""
+    ops, y, v, f = o.ops, trial.y, trial.solved.v, trial.outer
     linear = o.linear(x, y, batch.inner)
-    residual = ops.sub(f.grad_y, linear.hvp(state.v))
-    share = trials.allowed(ops, state, batch)
-    solved = conjugate_gradient.solve(
-        ops, linear.hvp, residual, state.v,
-        tolerance=share**2 * conjugate_gradient.energy(ops, residual, multiply),
-        most=most, precondition=multiply,
-    )  # fmt: skip
-    v = solved.z
     on_sample = hypergrad = ops.sub(f.grad_x, linear.cross(v))
     sample_error = ops.scalar(0.0, y)
     if _is_on_trial(batch):
@@ -182,7 +183,7 @@ def _evaluate(
         sample_error = ops.dot(v, o.inner_grad(x, y, batch.data.unseen))
     correction = ops.dot(v, trial.inner_grad)
     value, error = f.value - correction, ops.maximum(correction, -correction)
-    return Evaluation(solved, hypergrad, on_sample, value, error, sample_error)
+    return Evaluation(hypergrad, on_sample, value, error, sample_error)
 
 
 class Ahead(NamedTuple):
@@ -222,6 +223,7 @@ class Judgement(NamedTuple):
     over: Scalar  # whether the sample has served its turn
     first_norm: Scalar
     first_value: Scalar
+    mark: tuple[Scalar, Scalar]
     held_out: Scalar
     gained: Scalar
     failures: Scalar
@@ -237,9 +239,8 @@ def _judge(
     zero_count, size_of_f = ops.counter(0), ops.maximum(trial.outer.value, -trial.outer.value)
     first_norm = ops.where(state.first_norm > 0, state.first_norm, ahead.norm)
     first_value = ops.where(state.steps == 0, here.value, state.first_value)
-    # Below this a gain is nothing: rounding of f, or a trifle of what was gained since the start.
-    small = ops.epsilon(y) ** (2 / 3)
-    trifle = ops.maximum(ops.epsilon(y) * size_of_f, small * (first_value - here.value))
+    # Below this a gain is nothing: lost in rounding, or a trifle of what was gained.
+    trifle = ops.maximum(ops.epsilon(y) * size_of_f, NOTHING * (first_value - here.value))
     idle = ops.where(-ahead.slope <= trifle, state.idle + 1, zero_count)
     failures = ops.where(trial.accepted == 0, state.failures + 1, zero_count)
     held_out, gained, over = _watch_held_out(o, state, batch, x, y)
@@ -248,10 +249,23 @@ def _judge(
     over = over | (ops.maximum(here.sample_error, -here.sample_error) > gain)
     # No way down is the end all the same, where |h| has fallen as far as f can resolve.
     at_rest = (failures >= FAILURES) & (ahead.norm <= ops.epsilon(y) ** 0.5 * first_norm)
-    done = (ahead.norm <= small * first_norm) | (idle >= IDLE) | at_rest
+    small = max(NOTHING, 10 * ops.epsilon(y))
+    lost = (idle >= IDLE) & (-ahead.slope <= ops.epsilon(y) * size_of_f)
+    done = (ahead.norm <= small * first_norm) | lost | at_rest
     stuck = over | (failures >= FAILURES)
-    verdict = ops.where(done, CONVERGED, ops.where(stuck, STALLED, GO_ON))
-    return Judgement(verdict, over, first_norm, first_value, held_out, gained, failures, idle)
+    # Is it worth going on? Asked whenever another quarter of the steps has been made.
+    steps, (marked, since) = state.steps + 1, state.mark
+    fresh, asked = state.steps == 0, 4 * (steps - since) >= ops.maximum(4 * IDLE, steps)
+    gain_in_all = state.earlier + first_value - here.value
+    worth = ops.maximum(WORTH * gain_in_all, DIGITS * size_of_f)
+    enough = asked & (marked - here.value <= worth) & (-ahead.slope <= worth) & (failures == 0)
+    enough = enough | (idle >= IDLE)
+    mark = ops.where(fresh | asked, (here.value, steps), state.mark)
+    verdict = ops.where(stuck, STALLED, ops.where(enough, ENOUGH, GO_ON))
+    verdict = ops.where(done, CONVERGED, verdict)
+    return Judgement(
+        verdict, over, first_norm, first_value, mark, held_out, gained, failures, idle
+    )  # fmt: skip
 
 
 def _direction(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from untuned.data.batches import Batch
 from untuned.ops import Ops, Scalar, Tree
 from untuned.problem.derivatives import Oracles, Outer
-from untuned.solvers.numerics import preconditioner
-from untuned.solvers.numerics.newton_cg import solve_inner
+from untuned.solvers.numerics import linear_system, newton_cg
+from untuned.solvers.numerics.preconditioner import Keeper
 
 if TYPE_CHECKING:
     from untuned.solvers.auto.implicit import State
@@ -32,12 +32,14 @@ class Trial(NamedTuple):
     gradients: Scalar
     products: Scalar
     indefinite: Scalar
-    matrix: Any  # the preconditioner, or None
-    linear_steps: Scalar  # since it was made
+    solved: linear_system.Solved  # v, and the model of g's Hessian
 
 
-def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
-    """Shorten the step, or make y more exact, until Phi~ falls; at last stay where it is."""
+def search(o: Oracles, state: State, batch: Batch, keeper: Keeper, most: int) -> Trial:
+    """Shorten the step, or make y more exact, until Phi~ falls; at last stay where it is.
+
+    Whether it falls is asked with the v at hand, and if so, again with the v that belongs there.
+    """
     ops, p = o.ops, state.direction
     zero_count = ops.counter(0)
     first = state.steps == 0
@@ -50,24 +52,36 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
         s = ops.where(first | (trial.tries == MOST_TRIALS), 0.0, trial.size)
         x = ops.axpy(s, p, state.x)
         share = allowed(ops, state, batch)
-        matrix, linear_steps, spent = _precondition(o, x, trial, batch)
-        multiply = preconditioner.apply(ops, matrix)
         # A step of zero starts from the y that belongs there, not from where attempts have led it.
         start = ops.where(s == 0, state.y, trial.y)
-        inner = solve_inner(o, x, start, batch.inner, share, most, multiply)
+        inner = newton_cg.solve(o, x, start, batch.inner, share, keeper, trial.solved.model)
         f = o.outer(x, inner.y, batch.outer)
-        correction = ops.dot(state.v, inner.grad)
         promised = s * state.slope
-        value = f.value - correction
         rounding = 2 * ops.epsilon(state.y) * ops.maximum(f.value, -f.value)
-        error = ops.maximum(correction, -correction)
-        # A correction beyond what is promised, and large for f, is no correction: y could not be
-        # solved for there, as where a penalty exp(x) leaves the range of the dtype.
         large = ops.epsilon(state.y) ** 0.5 * ops.maximum(f.value, -f.value)
-        sound = error <= ops.maximum(-promised, large)
-        falls = sound & (value <= state.value + ENOUGH * promised + rounding) & (s > 0)
-        falls = first | falls
+
+        def corrected(v: Tree) -> tuple[Scalar, Scalar, Scalar]:
+            """Phi~, the size of its correction, and whether it falls."""
+            correction = ops.dot(v, inner.grad)
+            value, error = f.value - correction, ops.maximum(correction, -correction)
+            # A correction beyond what is promised, and large for f, is no correction: y could not
+            # be solved for there, as where a penalty exp(x) leaves the range of the dtype.
+            sound = error <= ops.maximum(-promised, large)
+            falls = sound & (value <= state.value + ENOUGH * promised + rounding) & (s > 0)
+            return value, error, falls
+
+        before = trial.solved._replace(model=inner.model)
+        stays = first | (s == 0)
+        solved = ops.cond(
+            corrected(trial.solved.v)[2] | stays,
+            lambda: linear_system.solve(
+                o, x, inner.y, f.grad_y, batch.inner, share, keeper, before, most
+            ),
+            lambda: before,
+        )
+        value, error, falls = corrected(solved.v)
         refine = (error > -SHARE * promised) & (inner.stuck == 0)
+        falls = first | (falls & ops.logical_not(refine))
         # The minimum of the parabola through both values and the slope, kept within bounds.
         bend = value - state.value - promised
         best = -0.5 * promised / ops.where(bend > 0, bend, 1.0)
@@ -87,10 +101,9 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
                 tries=trial.tries + 1,
                 newton_steps=trial.newton_steps + inner.newton_steps,
                 gradients=trial.gradients + inner.gradients,
-                products=trial.products + inner.linear_steps + spent,
+                products=trial.products + inner.linear_steps + inner.made,
                 indefinite=ops.maximum(trial.indefinite, inner.indefinite),
-                matrix=matrix,
-                linear_steps=linear_steps + inner.linear_steps,
+                solved=solved,
             ),
             trial,
         )
@@ -102,8 +115,8 @@ def search(o: Oracles, state: State, batch: Batch, most: int) -> Trial:
     untried = Trial(
         size=zero + size, y=state.y, outer=Outer(zero, ops.zeros_like(state.x), state.v),
         inner_grad=state.v, accepted=zero_count, tries=zero_count, newton_steps=zero_count,
-        gradients=zero_count, products=zero_count, indefinite=zero_count, matrix=state.matrix,
-        linear_steps=state.linear_steps,
+        gradients=zero_count, products=zero_count, indefinite=zero_count,
+        solved=linear_system.unsolved(ops, state.v, state.model),
     )  # fmt: skip
     return ops.while_loop(going, attempt, untried)
 
@@ -120,26 +133,3 @@ def allowed(ops: Ops, state: State, batch: Batch) -> Scalar:
 
 def _between(ops: Ops, value: Scalar, low: float, high: float) -> Scalar:
     return ops.where(value > high, high, ops.where(value > low, value, low))
-
-
-def _precondition(o: Oracles, x: Tree, trial: Trial, batch: Batch) -> tuple[Any, Scalar, Scalar]:
-    """The preconditioner, made anew once conjugate gradients have cost as much as it would.
-
-    Also their steps since it was made, and what it cost now, in products on all rows.
-    """
-    ops = o.ops
-    if trial.matrix is None:
-        return None, trial.linear_steps, 0
-    rows = batch.inner if batch.data.pilot is None else batch.data.pilot
-    price = preconditioner.price(o, trial.y, _rows(ops, rows) / _rows(ops, batch.inner))
-    due = trial.linear_steps >= price
-    matrix = ops.cond(
-        due,
-        lambda: preconditioner.make(o, x, trial.y, rows, trial.matrix),
-        lambda: trial.matrix,
-    )
-    return matrix, ops.where(due, ops.counter(0), trial.linear_steps), ops.where(due, price, 0)
-
-
-def _rows(ops: Ops, rows: Tree) -> int:
-    return 1 if rows is None else ops.flatten(rows)[0][0].shape[0]

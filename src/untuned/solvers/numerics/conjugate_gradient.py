@@ -22,6 +22,7 @@ class Solution(NamedTuple):
     steps: Scalar
     indefinite: Scalar
     escape: Tree
+    residual: Tree
 
 
 def solve(
@@ -31,7 +32,7 @@ def solve(
     start: Tree,
     *,
     tolerance: Scalar = 0.0,
-    most: int,
+    most: Scalar,
     precondition: Map = lambda r: r,
 ) -> Solution:
     """Steps from `start`, whose `residual` is b - H start, until its `energy` is `tolerance`.
@@ -68,7 +69,7 @@ def solve(
     carry = (start, residual, pr, zero, ops.dot(residual, pr), zero_count, zero_count)
     z, r, direction, length, _, steps, indefinite = ops.while_loop(going, step, carry)
     escape = ops.tree_map(lambda d: length * d, direction)
-    return Solution(z, ops.norm(r), steps, indefinite, escape)
+    return Solution(z, ops.norm(r), steps, indefinite, escape, r)
 
 
 def energy(ops: Ops, residual: Tree, precondition: Map) -> Scalar:

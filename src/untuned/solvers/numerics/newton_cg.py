@@ -1,12 +1,16 @@
-"""Newton's method for the inner problem, its steps from conjugate gradients and no more exact
-than they need be (Dembo and Steihaug, "Truncated-Newton algorithms").
+"""Newton's method for the inner problem, its systems no more exact than they need be (Dembo and
+Steihaug, "Truncated-Newton algorithms").
 
     d from H d = -grad_y g to a residual that would end the solve if g were quadratic,
     y <- y + t d,   t = 1, 1/2, 1/4, ... until g has fallen enough.
 
+H d is solved by conjugate gradients; or, where there is a model M of the inverse of H on all rows,
+d = -M grad_y g, which takes no product, for as long as such steps lower g at t = 1 and leave at
+most a quarter of the error's energy: another takes half a product, and conjugate gradients one.
+
 Where g is not convex the conjugate gradients stop at the first direction of no positive curvature,
 and what they have is a direction of descent; if they have nothing, that direction itself is
-taken, as far as its curvature with the sign turned says.
+taken, as far as its curvature with the sign turned says. M is positive definite whatever H is.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ from typing import NamedTuple
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.numerics import conjugate_gradient
-from untuned.solvers.numerics.conjugate_gradient import Map
+from untuned.solvers.numerics.conjugate_gradient import Map, Solution
+from untuned.solvers.numerics.preconditioner import Fixed, Keeper, Model
 
 MOST_STEPS, MOST_HALVINGS = 20, 30
 FORCING = (
     0.03  # a far point's Newton system is not solved to more than this share of its right side
 )
+QUARTER = 0.25  # of the energy, that a step by the model may leave
 ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
 
 
@@ -36,35 +42,67 @@ class InnerSolution(NamedTuple):
     gradients: Scalar
     indefinite: Scalar  # 1 if g was seen not to be convex
     stuck: Scalar  # 1 if rounding, or g itself, leaves nothing more to gain
+    model: Model
+    made: Scalar  # what new models took, in products
 
 
 def solve_inner(
     o: Oracles, x: Tree, y: Tree, rows: Tree, share: Scalar, most: int, precondition: Map,
     most_steps: int = MOST_STEPS,
 ) -> InnerSolution:  # fmt: skip
+    """`solve` with one preconditioner throughout; `most` bounds each conjugate gradients."""
+    zero, none = o.ops.scalar(0.0, y), o.ops.counter(0)
+    model, keeper = Model(None, zero, zero, none), Fixed(precondition, most)
+    return solve(o, x, y, rows, share, keeper, model, most_steps)
+
+
+def solve(
+    o: Oracles, x: Tree, y: Tree, rows: Tree, share: Scalar, keeper: Keeper | Fixed, model: Model,
+    most_steps: int = MOST_STEPS,
+) -> InnerSolution:  # fmt: skip
     """y with at most `share` of the error at the start left, as `energy` sees it in grad_y g.
 
-    `most` bounds the steps of each conjugate gradients, `most_steps` those of Newton's method.
+    `most_steps` bounds the steps of Newton's method.
     """
     ops = o.ops
     rounding = 10 * ops.epsilon(y)
     g, grad = o.inner_value_and_grad(x, y, rows)
-    first = conjugate_gradient.energy(ops, grad, precondition)
-    zero_count = ops.counter(0)
+    first = conjugate_gradient.energy(ops, grad, keeper.multiply(model))
+    zero, zero_count = ops.scalar(0.0, y), ops.counter(0)
 
     def going(carry: tuple) -> Scalar:
-        at, _ = carry
-        return (at.energy > share**2 * first) & (at.newton_steps < most_steps) & (at.stuck == 0)
+        at, _, goal, _, misjudged = carry
+        return (
+            ((at.energy > goal) | (misjudged == 1))
+            & (at.newton_steps < most_steps)
+            & (at.stuck == 0)
+        )
 
     def newton_step(carry: tuple) -> tuple:
-        at, g = carry
+        at, g, goal, by_model, misjudged = carry
+        model, renewed, price = keeper.renewed(at.model, x, at.y)
+        precondition = keeper.multiply(model)
+        # Another model sees another energy, and the goal stays the same share of it; unless
+        # products have said what the energy was.
+        energy = conjugate_gradient.energy(ops, at.grad, precondition)
+        goal = ops.where(misjudged == 1, goal, goal * energy / at.energy)
+        by_model = ops.where(renewed, model.whole, by_model)
         down = ops.tree_map(lambda r: -r, at.grad)
-        goal = ops.maximum((0.5 * share) ** 2 * first, FORCING**2 * at.energy)
-        linear = o.linear(x, at.y, rows)
-        newton = conjugate_gradient.solve(
-            ops, linear.hvp, down, ops.zeros_like(at.y),
-            tolerance=goal, most=most, precondition=precondition,
-        )  # fmt: skip
+
+        def from_model() -> Solution:
+            return Solution(
+                precondition(down), zero, zero_count, zero_count, ops.zeros_like(y),
+                ops.zeros_like(y),
+            )  # fmt: skip
+
+        def from_products() -> Solution:
+            return conjugate_gradient.solve(
+                ops, o.linear(x, at.y, rows).hvp, down, ops.zeros_like(at.y),
+                tolerance=ops.maximum(QUARTER * goal, FORCING**2 * energy),
+                most=keeper.most(model), precondition=precondition,
+            )  # fmt: skip
+
+        newton = ops.cond(by_model == 1, from_model, from_products)
         only_escape = (newton.indefinite == 1) & (newton.steps == 1)
         d = ops.where(only_escape, newton.escape, newton.z)
         slope = ops.dot(at.grad, d)
@@ -73,13 +111,18 @@ def solve_inner(
             """Whether g changed by no more than rounding."""
             return ops.maximum(g_t - g, g - g_t) <= rounding * ops.maximum(g, -g)
 
-        def too_far(trial: tuple) -> Scalar:
+        def fine(trial: tuple) -> Scalar:
             t, g_t, _, energy_t, tries = trial
             falls = g_t <= g + ENOUGH * t * slope
             # Where g changes by rounding only, its gradient must tell.
-            level = levelled(g_t) & (energy_t < at.energy)
-            fine = (tries > 0) & (falls | level)
-            return ops.logical_not(fine) & (tries <= MOST_HALVINGS)
+            level = levelled(g_t) & (energy_t < energy)
+            return (tries > 0) & (falls | level)
+
+        # A model whose full step leads too far is wrong there, and so would be a shorter one.
+        most_tries = ops.where(by_model == 1, 1, MOST_HALVINGS)
+
+        def too_far(trial: tuple) -> Scalar:
+            return ops.logical_not(fine(trial)) & (trial[-1] < most_tries)
 
         def shorten(trial: tuple) -> tuple:
             t, *_, tries = trial
@@ -88,26 +131,41 @@ def solve_inner(
             energy_t = conjugate_gradient.energy(ops, grad_t, precondition)
             return t, g_t, grad_t, energy_t, tries + 1
 
-        untried = (ops.scalar(2.0, y), g, at.grad, at.energy, zero_count)
-        t, g_t, grad_t, energy_t, tries = ops.while_loop(too_far, shorten, untried)
-        found = (tries > 0) & (tries <= MOST_HALVINGS)  # none where time is up
+        untried = (ops.scalar(2.0, y), g, at.grad, energy, zero_count)
+        trial = ops.while_loop(too_far, shorten, untried)
+        t, g_t, grad_t, energy_t, tries = trial
+        found = fine(trial)  # not so where time is up
+        # The first of a solve's steps, and what a model is asked for when new, is its due.
+        beside = ops.where((at.newton_steps > 0) & (by_model == 1), tries, zero_count)
+        model = keeper.charged(model, newton.steps, beside)
+        by_products = (by_model < 1) & (newton.indefinite == 0) & (slope < 0)
+        model, off = keeper.judged(model, energy, ops.where(by_products, -slope, energy))
+        goal = ops.where(off, goal * -slope / energy, goal)
         new = InnerSolution(
             y=ops.where(found, ops.axpy(t, d, at.y), at.y),
             grad=ops.where(found, grad_t, at.grad),
-            energy=ops.where(found, energy_t, at.energy),
+            energy=ops.where(found, energy_t, energy),
             newton_steps=at.newton_steps + 1,
             linear_steps=at.linear_steps + newton.steps,
             gradients=at.gradients + tries,
             indefinite=ops.where(newton.indefinite == 1, zero_count + 1, at.indefinite),
             stuck=ops.where(
-                found & ops.where(levelled(g_t) & (energy_t > 0.25 * at.energy), False, True),
+                (found | (by_model == 1))
+                & ops.logical_not(found & levelled(g_t) & (energy_t > QUARTER * energy)),
                 zero_count,
                 zero_count + 1,
             ),
+            model=model,
+            made=at.made + price,
         )
-        return new, ops.where(found, g_t, g)
+        good = found & (energy_t <= QUARTER * energy)
+        following = ops.where(good, by_model, zero_count)
+        misjudged = ops.where(off, zero_count + 1, zero_count)
+        return ops.cast((new, ops.where(found, g_t, g), goal, following, misjudged), carry)
 
     start = InnerSolution(
-        y, grad, first, zero_count, zero_count, zero_count + 1, zero_count, zero_count
-    )
-    return ops.while_loop(going, newton_step, (start, g))[0]
+        y, grad, first, zero_count, zero_count, zero_count + 1, zero_count, zero_count, model,
+        zero_count,
+    )  # fmt: skip
+    carry = (start, g, share**2 * first + zero, model.whole, zero_count)
+    return ops.while_loop(going, newton_step, carry)[0]

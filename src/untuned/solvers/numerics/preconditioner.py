@@ -1,36 +1,51 @@
-"""A dense preconditioner for inner Hessians of few variables, from the Hessian on some of the rows.
+"""A dense model of inner Hessians of few variables, by which systems are solved or conditioned.
 
-    M = D Q |Lambda|^{-1} Q^T D   where Q Lambda Q^T = D (grad_yy g on a few random rows) D
+    M = D Q |Lambda|^{-1} Q^T D   where Q Lambda Q^T = D (grad_yy g) D
 
-and D scales to a unit diagonal.
+and D scales to a unit diagonal. Where g falls apart into functions of some variables each, the
+Hessian is a stack of their blocks, and so is M; a function in closed form may say so
+(`untuned.ops.ClosedForm`).
 
-Where g falls apart into functions of some variables each, the Hessian is a stack of their blocks,
-and so is M; a function in closed form may say so (`untuned.ops.ClosedForm`).
+**On which rows.** On all of them M is the inverse itself, a step of Newton's method takes no
+product and a system one or two, for as long as x and y stay near. On a few random rows (a sample)
+M costs next to nothing and each system a handful of products: the mean over m rows differs from
+that over all by about sqrt(dim / m).
 
-The mean over m rows differs from the mean over all by about sqrt(dim / m), so conjugate gradients
-preconditioned by it take a handful of steps however ill-conditioned g is; and since the rows are
-few it costs no more than a few products on all rows.
+**When.** By counting products. One on all rows has a price in them (`Ops.hessian_price`), and is
+made once those that it would have saved add up to it, so M never costs more than twice what the
+best moment to make it would have. What would have been saved is every product of a system after its
+first, and half of one, an evaluation, for every step of Newton's method without products after its
+first. Samples are for the time before. An M on all rows also goes when conjugate gradients find an
+error's energy, by which y and v are judged, beyond a factor of four of what M makes of it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
-from untuned.ops import Ops, Tree
+from untuned.ops import Ops, Scalar, Tree
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.numerics.conjugate_gradient import Map
 
 MOST_VARIABLES = 512  # above, the matrix and its decomposition cost more than they save
 ROWS_PER_VARIABLE = 10
-FLOOR = 1e-6  # of the largest eigenvalue: rounding makes smaller ones noise
-TINY = 1e-20  # of the largest diagonal entry: keeps the scaling finite
+FEW_PRODUCTS = 10  # for which no sample is worth the program that makes its Hessian
+SAMPLED = 1e-6  # of the largest eigenvalue: below, a sample says nothing
+EXACT = 4  # roundings of the largest eigenvalue: below, rounding makes eigenvalues noise
+OFF = 4.0
+TINY = 1e-20, 1e-200  # of the largest diagonal entry: keeps the scaling finite, in each precision
 
 
-def pilot_rows(variables: int, rows: int) -> int:
-    """How many rows the Hessian is made of: its products then cost about one on all rows."""
-    if variables > MOST_VARIABLES:
+def pilot_rows(variables: int, rows: int, price: float) -> int:
+    """How many rows a sample has: its products cost about one on all rows. 0: no samples.
+
+    `price` is that of a Hessian on all rows.
+    """
+    if variables > MOST_VARIABLES or price <= FEW_PRODUCTS:
         return 0
-    return min(rows, max(ROWS_PER_VARIABLE * variables, rows // variables))
+    count = max(ROWS_PER_VARIABLE * variables, rows // variables)
+    return count if count < rows else 0
 
 
 def identity(o: Oracles, y: Tree) -> Any:
@@ -43,33 +58,25 @@ def identity(o: Oracles, y: Tree) -> Any:
     return unit if blocks is None else ops.stack(unit, blocks)
 
 
-def make(o: Oracles, x: Tree, y: Tree, rows: Tree, otherwise: Any) -> Any:
-    """M at (x, y), as a matrix; `otherwise` where the Hessian is zero or not finite."""
+def make(o: Oracles, x: Tree, y: Tree, rows: Tree, otherwise: Any, floor: float = SAMPLED) -> Any:
+    """M at (x, y), as a matrix; `otherwise` where the Hessian is zero or not finite.
+
+    Eigenvalues below `floor` of the largest count as that.
+    """
     ops = o.ops
     hessian = o.hessian(x, y, rows)
     # Divided by its largest entry, so that no power of two in g changes a bit of what follows; then
     # scaled to a unit diagonal, as a penalty may make one variable's curvature dwarf all others.
     largest = abs(hessian.diagonal(0, -2, -1)).max()
     relative = hessian / ops.where(largest > 0, largest, ops.array(1.0, y))
-    scale = ops.clip(abs(relative.diagonal(0, -2, -1)), TINY, None) ** -0.5
+    tiny = TINY[ops.epsilon(y) < 1e-10]
+    scale = ops.clip(abs(relative.diagonal(0, -2, -1)), tiny, None) ** -0.5
     across, down = scale[..., None, :], scale[..., :, None]
     values, vectors = ops.eigh(0.5 * down * (relative + relative.mT) * across)
     sizes = abs(values)
-    inverse = (vectors / ops.clip(sizes, FLOOR * sizes.max(), None)[..., None, :]) @ vectors.mT
+    inverse = (vectors / ops.clip(sizes, floor * sizes.max(), None)[..., None, :]) @ vectors.mT
     matrix = down * inverse * across / largest
     return ops.where((largest > 0) & ops.isfinite(ops.norm(matrix)), matrix, otherwise)
-
-
-def price(o: Oracles, y: Tree, share: float) -> int:
-    """What making one costs, in products on all rows, where it looks at a share of them."""
-    _, variables, own_share = o.hessian_blocks(y)
-    return max(1, round(variables * share * own_share))
-
-
-def owed(o: Oracles, y: Tree) -> int:
-    """Steps of conjugate gradients to count at the start: a stack of blocks is made at once, as it
-    takes no products."""
-    return 0 if o.hessian_blocks(y)[0] is None else price(o, y, 1.0)
 
 
 def apply(ops: Ops, matrix: Any) -> Map:
@@ -80,3 +87,129 @@ def apply(ops: Ops, matrix: Any) -> Map:
         return lambda r: ops.unravel(matrix @ ops.ravel(r), r)
     blocks = matrix.shape[:2]
     return lambda r: ops.unravel((matrix @ ops.ravel(r).reshape(*blocks, 1)).reshape(-1), r)
+
+
+class Model(NamedTuple):
+    """M, and the products that a new one would have saved."""
+
+    matrix: Any  # None where there are too many variables
+    spent: Scalar  # since it was made
+    owed: Scalar  # since the last one on all rows was made, with the price of samples
+    whole: Scalar  # 1 if it is from all rows, 0 from a sample, -1 if there is none yet
+
+
+def start(o: Oracles, y: Tree) -> Model:
+    """No model yet."""
+    zero = o.ops.scalar(0.0, y)
+    return Model(identity(o, y), zero, zero, o.ops.counter(-1))
+
+
+class Keeper:
+    """Makes a model anew when products show that it pays."""
+
+    def __init__(self, o: Oracles, y: Tree, rows: Tree, sample: Tree, most: int):
+        blocks, variables, share = o.hessian_blocks(y)
+        self._o, self._rows, self._sample, self._most = o, rows, sample, most
+        self._blocks = blocks is not None
+        self._floor = EXACT * o.ops.epsilon(y)
+        price = o.ops.hessian_price(rows, y)
+        self._quick = self._blocks or price < variables
+        self.price = math.inf if self._blocks else price
+        self.sample_price = math.inf
+        if self._blocks:  # in closed form, from rows of its own choice
+            self.sample_price = max(1, round(variables * share))
+        elif sample is not None:
+            share = _count(o.ops, sample) / _count(o.ops, rows)
+            self.sample_price = share * o.ops.hessian_price(sample, y)
+
+    def multiply(self, model: Model) -> Map:
+        """The map r -> M r."""
+        return apply(self._o.ops, model.matrix)
+
+    def renewed(self, model: Model, x: Tree, y: Tree) -> tuple[Model, Scalar, Scalar]:
+        """The model, made anew at (x, y) if that is due; whether it was, and its price."""
+        ops, none = self._o.ops, self._o.ops.counter(0)
+        if model.matrix is None:
+            return model, none, none
+        o, zero = self._o, ops.scalar(0.0, y)
+        due = model.owed >= self.price
+        sample_due = (model.whole < 1) & (model.spent >= self.sample_price)
+        if self._quick:  # the first one at once
+            none_yet = model.whole < 0
+            if math.isinf(self.sample_price):
+                due = due | none_yet
+            else:
+                sample_due = sample_due | none_yet
+        matrix, whole, owed, price = model.matrix, model.whole, model.owed, none
+        if not math.isinf(self.sample_price):
+            matrix = ops.cond(
+                sample_due, lambda: make(o, x, y, self._sample, model.matrix), lambda: model.matrix
+            )
+            owed = ops.where(sample_due, owed + self.sample_price, owed)
+            whole = ops.where(sample_due, none, whole)
+            price = ops.where(sample_due, none + math.ceil(self.sample_price), none)
+        if not math.isinf(self.price):
+            so_far = matrix
+            matrix = ops.cond(
+                due, lambda: make(o, x, y, self._rows, so_far, self._floor), lambda: so_far
+            )
+            whole = ops.where(due, none + 1, whole)
+            owed = ops.where(due, zero, owed)
+            price = ops.where(due, none + math.ceil(self.price), price)
+        due = due | sample_due
+        return Model(matrix, ops.where(due, zero, model.spent), owed, whole), due, price
+
+    def most(self, model: Model) -> Scalar:
+        """Steps of conjugate gradients after which a new model is cheaper than to go on."""
+        if model.matrix is None or self._blocks:
+            return self._most
+        left = 1 + self.price - model.owed
+        return self._o.ops.where(left > 2, left, 2.0)
+
+    def charged(self, model: Model, steps: Scalar, evaluations: Scalar) -> Model:
+        """After a system of so many products and so many evaluations beside them."""
+        if model.matrix is None:
+            return model
+        ops = self._o.ops
+        waste = steps if self._blocks else ops.where(steps > 1, steps - 1, 0) + 0.5 * evaluations
+        return model._replace(spent=model.spent + waste, owed=model.owed + waste)
+
+    def judged(self, model: Model, seen: Scalar, found: Scalar) -> tuple[Model, Scalar]:
+        """After an energy that M has seen and products have found; whether M is far off."""
+        if model.matrix is None or self._blocks:
+            return model, False
+        ops = self._o.ops
+        off = (model.whole == 1) & ((seen > OFF * found) | (found > OFF * seen))
+        owed = ops.where(off, ops.maximum(model.owed, self.price), model.owed)
+        return model._replace(owed=owed), off
+
+
+class Fixed:
+    """A keeper of a map that stays what it is."""
+
+    def __init__(self, precondition: Map, most: int):
+        self._precondition, self._most = precondition, most
+
+    def multiply(self, model: Model) -> Map:
+        """The map given."""
+        return self._precondition
+
+    def renewed(self, model: Model, x: Tree, y: Tree) -> tuple[Model, Scalar, Scalar]:
+        """The same."""
+        return model, model.whole, model.whole
+
+    def most(self, model: Model) -> Scalar:
+        """The number given."""
+        return self._most
+
+    def charged(self, model: Model, steps: Scalar, evaluations: Scalar) -> Model:
+        """The same."""
+        return model
+
+    def judged(self, model: Model, seen: Scalar, found: Scalar) -> tuple[Model, Scalar]:
+        """The same, never off."""
+        return model, False
+
+
+def _count(ops: Ops, rows: Tree) -> int:
+    return 1 if rows is None else ops.flatten(rows)[0][0].shape[0]

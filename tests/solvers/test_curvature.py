@@ -1,0 +1,168 @@
+"""The model of g's Hessian, and where `auto` ends: against products, NumPy and other precisions."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import untuned
+from libraries import as_numpy, given
+from reference.problems import regularization
+from untuned.ops import torch as ops
+from untuned.problem.derivatives import Oracles
+from untuned.solvers.numerics import linear_system, newton_cg, preconditioner
+from untuned.solvers.numerics.preconditioner import Keeper
+
+TASK = given(regularization(1, 60, 40, 6), "torch")
+
+
+def softplus_problem(dtype, columns=12, rows=400):
+    """One strength per feature, as a user writes it on torch."""
+    random = np.random.default_rng(3)
+    X = random.standard_normal((rows, columns)) * np.linspace(0.2, 3, columns)
+    t = np.sign(X @ (random.standard_normal(columns) * (np.arange(columns) % 3 == 0)) + 0.5)
+    X, t = torch.tensor(X, dtype=dtype), torch.tensor(t, dtype=dtype)
+
+    def outer(x, y, batch):
+        return torch.nn.functional.softplus(-batch[1] * (batch[0] @ y)).mean()
+
+    def inner(x, y, batch):
+        return outer(x, y, batch) + 0.5 * (x.exp() * y * y).sum()
+
+    half = rows // 2
+    return {
+        "outer": outer, "inner": inner, "x0": torch.full((columns,), -2.0, dtype=dtype),
+        "y0": torch.zeros(columns, dtype=dtype), "outer_data": (X[:half], t[:half]),
+        "inner_data": (X[half:], t[half:]),
+    }  # fmt: skip
+
+
+@pytest.fixture
+def quick_hessian(monkeypatch):
+    """Torch takes many columns at a time whatever the size."""
+    monkeypatch.setattr(ops, "MANY", 0)
+
+
+def test_columns_at_once_are_columns_one_by_one(quick_hessian, monkeypatch):
+    task = softplus_problem(torch.float64)
+    o = Oracles(ops, task["outer"], task["inner"])
+    at = task["x0"], task["y0"] + 0.3, task["inner_data"]
+    at_once = o.hessian(*at)
+    monkeypatch.setattr(ops, "MANY", 2**62)
+    np.testing.assert_allclose(at_once, o.hessian(*at), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.usefixtures("quick_hessian")
+def test_with_the_model_and_with_products_alone_the_end_is_the_same(monkeypatch):
+    task = softplus_problem(torch.float64)
+    modelled = untuned.minimize(**task, tol=1e-4)
+    monkeypatch.setattr(preconditioner, "MOST_VARIABLES", 0)
+    by_products = untuned.minimize(**task, tol=1e-4)
+    assert modelled.status == by_products.status == "converged"
+    ends = [result.history["outer"][-1] for result in (modelled, by_products)]
+    assert ends[0] == pytest.approx(ends[1], rel=1e-4)
+    assert modelled.counts["hvp"] < by_products.counts["hvp"]
+
+
+@pytest.mark.usefixtures("quick_hessian")
+def test_y_and_v_are_those_of_numpy():
+    task = softplus_problem(torch.float64)
+    o, rows = Oracles(ops, task["outer"], task["inner"]), task["inner_data"]
+    x, y = task["x0"], task["y0"]
+    keeper = Keeper(o, y, rows, None, 100)
+    solved = newton_cg.solve(o, x, y, rows, 1e-6, keeper, preconditioner.start(o, y))
+    assert solved.model.whole == 1
+    by_products = newton_cg.solve_inner(o, x, y, rows, 1e-6, 100, lambda r: r)
+    assert 4 * solved.linear_steps < by_products.linear_steps
+    assert ops.norm(o.inner_grad(x, solved.y, rows)) < 1e-7
+    b = torch.linspace(-1, 1, len(y), dtype=torch.float64)
+    before = linear_system.unsolved(ops, y, solved.model)
+    v = linear_system.solve(o, x, solved.y, b, rows, 1e-8, keeper, before, 100)
+    expected = np.linalg.solve(o.hessian(x, solved.y, rows).numpy(), b.numpy())
+    np.testing.assert_allclose(v.v, expected, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("quick_hessian")
+def test_a_model_that_has_become_wrong_is_made_anew():
+    task = softplus_problem(torch.float64)
+    o, rows, y = Oracles(ops, task["outer"], task["inner"]), task["inner_data"], task["y0"]
+    keeper = Keeper(o, y, rows, None, 100)
+    here = newton_cg.solve(o, task["x0"], y, rows, 1e-3, keeper, preconditioner.start(o, y))
+    # Penalties that are e^6 times stronger or weaker: nothing of the model holds.
+    x = task["x0"] + 6.0 * torch.tensor([1.0, -1.0] * 6, dtype=torch.float64)
+    there = newton_cg.solve(o, x, here.y, rows, 1e-3, keeper, here.model)
+    assert there.made >= keeper.price
+    exact = newton_cg.solve_inner(o, x, y, rows, 1e-12, 100, lambda r: r).y
+    hessian = o.hessian(x, exact, rows)
+    left, first = (float(d @ hessian @ d) for d in (there.y - exact, here.y - exact))
+    assert left <= 2e-6 * first  # in the energy of the Hessian there
+
+
+@pytest.mark.usefixtures("quick_hessian")
+@pytest.mark.parametrize(("found", "goes"), [(0.9, False), (3.9, False), (4.1, True), (0.2, True)])
+def test_a_model_that_misjudges_an_energy_goes(found, goes):
+    task = softplus_problem(torch.float64)
+    o, y = Oracles(ops, task["outer"], task["inner"]), task["y0"]
+    keeper = Keeper(o, y, task["inner_data"], None, 100)
+    model, _, _ = keeper.renewed(preconditioner.start(o, y), task["x0"], y)
+    model, off = keeper.judged(model, 1.0, found)
+    assert off is goes
+    assert bool(keeper.renewed(model, task["x0"], y)[1]) is goes
+
+
+def test_a_model_is_not_made_before_products_have_cost_as_much():
+    task = softplus_problem(torch.float64)
+    o, y = Oracles(ops, task["outer"], task["inner"]), task["y0"]
+    keeper = Keeper(o, y, task["inner_data"], None, 100)  # one column after another: 12 products
+    model = preconditioner.start(o, y)
+    for spent in (5, 5, 5):
+        model, renewed, _ = keeper.renewed(model, task["x0"], y)
+        assert not renewed
+        model = keeper.charged(model, spent, 0)
+    model, renewed, price = keeper.renewed(model, task["x0"], y)
+    assert renewed
+    assert price == 12
+
+
+def test_the_end_is_the_same_in_both_precisions():
+    narrow, wide = (
+        untuned.minimize(**softplus_problem(dtype)) for dtype in (torch.float32, torch.float64)
+    )
+    assert narrow.status == wide.status == "converged"
+    gained = wide.history["outer"][0] - wide.history["outer"][-1]
+    assert abs(narrow.history["outer"][-1] - wide.history["outer"][-1]) < 1e-3 * gained
+    assert wide.steps <= 1.5 * narrow.steps + 3
+
+
+def test_what_is_left_at_the_end_is_not_worth_the_while():
+    task = softplus_problem(torch.float64)
+    result = untuned.minimize(**task)
+    further = untuned.minimize(**task, tol=1e-7)
+    assert result.steps < further.steps
+    assert further.history["hypergrad_norm"][-1] <= 1e-7 * further.history["hypergrad_norm"][0]
+    first, end, least = (
+        result.history["outer"][0], result.history["outer"][-1], further.history["outer"][-1],
+    )  # fmt: skip
+    assert end - least <= 1e-3 * (first - least)
+
+
+def test_the_end_is_that_of_the_reference_in_any_precision():
+    result = untuned.minimize(*TASK.positional, **TASK.data)
+    assert result.status == "converged"
+    assert np.isfinite(as_numpy(result.x)).all()
+
+
+@pytest.mark.process
+def test_small_problems_on_torch_import_no_sympy():
+    script = (
+        "import sys, torch, untuned\n"
+        "one = torch.ones(3)\n"
+        "f = lambda x, y: ((y - 1) ** 2).sum()\n"
+        "g = lambda x, y: ((y - x) ** 4).sum() + ((y - x) ** 2).sum()\n"
+        "untuned.minimize(f, g, 0 * one, 0 * one, max_steps=3)\n"
+        "print('sympy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
