@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from untuned.ops import Tree
 
@@ -38,6 +37,8 @@ def cholesky(matrix: Any) -> Any:
 
 
 def cholesky_solve(lower: Any, b: Any) -> Any:
+    from scipy.linalg import solve_triangular  # which `import untuned` is not to wait for
+
     half = solve_triangular(lower, b, lower=True, check_finite=False)
     return solve_triangular(lower, half, lower=True, trans="T", check_finite=False)
 
