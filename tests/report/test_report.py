@@ -36,7 +36,7 @@ def runs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         standins.install(patch)
         clean(job("clean", folder / "digits.csv", "digit", folder))
-        regularize(job("regularize", folder / "wine.parquet", "target", folder), "feature", None)
+        regularize(job("regularize", folder / "wine.parquet", "target", folder))
         coreset(job("coreset", folder / "wine.parquet", "target", folder), 30)
     return folder
 
