@@ -225,3 +225,20 @@ def test_columns_that_are_mostly_zero_stay_sparse(untuned, tmp_path, monkeypatch
     assert (loaded().predict(table) == table["y"]).mean() > 0.75
     features = pd.read_parquet("out/coefficients.parquet")["_feature"]
     assert sorted(features) == sorted(frame.columns[:-1])
+
+
+def test_the_page_shows_the_path(untuned, table):
+    run(untuned, "train.csv", "--label", "relapse")
+    page = Path("out/report.html").read_text()
+    for title in ("The path", "Loss of rows held back", "Strengths as they were found"):
+        assert title in page
+    assert "strength at which a feature enters" in page
+    path = pd.read_csv("out/path.csv")
+    assert path.columns.tolist() == ["strength", "loss", "standard_error"]
+    entered = pd.read_csv("out/entered.csv")
+    assert entered["feature"].tolist() == NAMES
+    assert entered["strength"].tolist() == [8, 4, 2, *[1] * 17]
+    lines = pd.read_csv("out/lines.csv")
+    assert lines[lines["feature"] == "g1"]["coefficient"].tolist() == [0, 1, 1, 1]
+    search = pd.read_csv("out/search.csv")
+    assert search[search["feature"] == "g0"]["strength"].tolist() == [1, 0.25]

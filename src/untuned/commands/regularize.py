@@ -15,6 +15,7 @@ from untuned.run.result import Result
 from untuned.util import folder
 
 PLAIN = Asked()
+MOST_DRAWN = 40  # lines of a chart
 
 
 def regularize(job: Job, asked: Asked = PLAIN) -> str:
@@ -35,12 +36,13 @@ def regularize(job: Job, asked: Asked = PLAIN) -> str:
             tables={
                 "strengths": _strengths(fitted, design),
                 "coefficients": _coefficients(fitted, design),
+                **_path(fitted, design),
             },
-            settings={"penalty": design.shared_by, "norm": asked.norm}
-            | {
-                name: str(path)
-                for name, path in (("groups", asked.groups), ("features", asked.features))
-                if path
+            settings={
+                "penalty": design.shared_by,
+                "norm": asked.norm,
+                "groups": asked.groups and str(asked.groups),
+                "features": asked.features and str(asked.features),
             },
         )
     return _words(summary, job, design.ready, fitted.result_)
@@ -104,6 +106,41 @@ def _coefficients(fitted: Any, design: Design) -> Any:
         names = classes if len(rows) == len(classes) else [classes[-1]]
     front = pandas.DataFrame({"feature": [each.name for each in design.seen]})
     return in_front(front, pandas.DataFrame(dict(zip(names, rows, strict=True))))
+
+
+def _path(fitted: Any, design: Design) -> dict[str, Any]:
+    """What the search saw: losses along one strength, coefficients there, features as they enter,
+    and the strengths after each step."""
+    import pandas
+
+    path, names = fitted.path_, np.array([each.name for each in design.seen], object)
+    order, weakest = path.order(), path.weakest()[:MOST_DRAWN]
+    entered = path.entered()[order]
+    drawn = order[:MOST_DRAWN]
+    lines = pandas.DataFrame(path.coef[:, drawn], index=path.strengths)
+    steps = pandas.DataFrame(path.found[:, weakest])
+    groups = np.array([str(each) for each in fitted.groups_], object)[weakest]
+    return {
+        "path": pandas.DataFrame(
+            {"strength": path.strengths, "loss": path.loss, "standard_error": path.error}
+        ),
+        "lines": _long(lines, "strength", "feature", names[drawn], "coefficient"),
+        "entered": pandas.DataFrame({"feature": names[order], "strength": entered})[entered > 0],
+        "search": _long(steps, "step", design.shared_by, groups, "strength"),
+    }
+
+
+def _long(frame: Any, index: str, column: str, names: Any, value: str) -> Any:
+    """One line per entry, column after column; names may repeat."""
+    import pandas
+
+    return pandas.DataFrame(
+        {
+            column: np.repeat(names, len(frame)),
+            index: np.tile(frame.index.to_numpy(), len(names)),
+            value: frame.to_numpy().T.ravel(),
+        }
+    )
 
 
 def _summary(fitted: Any, design: Design) -> dict[str, Any]:
