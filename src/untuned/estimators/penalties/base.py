@@ -81,7 +81,7 @@ class BilevelLinear(BaseEstimator):
 
             mixed = self._norm() == "elasticnet"
             found = sparse_search.search(
-                some, plans, chosen.member, len(chosen.names), mixed, settings
+                some, plans, chosen.member, len(chosen.names), mixed, weight.sum(), settings
             )
             coef, intercept = sparse_search.fit(rows, chosen.member, found)
             if mixed:

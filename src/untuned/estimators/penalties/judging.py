@@ -70,8 +70,8 @@ def weights(rows: Rows, judge: np.ndarray) -> np.ndarray:
     return np.broadcast_to(rows.weight, judge.shape)[judge]
 
 
-def is_more_than_chance(gains: np.ndarray, weight: np.ndarray) -> bool:
-    """Whether gains of rows with these weights add up to more than two standard errors."""
+def is_more_than_chance(gains: np.ndarray, weight: np.ndarray, errors: float = ERRORS) -> bool:
+    """Whether gains of rows with these weights add up to more than these standard errors."""
     gain = weight @ gains
     error = (weight @ (gains - gain / weight.sum()) ** 2) ** 0.5
-    return bool(gain > ERRORS * error)
+    return bool(gain > errors * error)

@@ -42,6 +42,7 @@ NEAR = 0.03  # the same, where the start is a fifth of a decade off at most
 FIRST_PER_ROW = 0.01  # strength at the start, for each row; at least 1
 AROUND = np.r_[0.5:3.1:0.5]  # decades on either side of the best strength, for the path
 CHEAP = 2**24  # rows times variables up to which solutions there take no time
+FEW_STEPS = 5  # for many strengths of very many features, of which each takes as long as a fit
 HONEST = 1e-3  # share of the error that is left in models that are compared
 ROUGH = 0.1  # share of the error that is left in the model that the search starts from
 
@@ -142,6 +143,8 @@ def _many(
     bend = Bend.of_rows(rows.weight)
     judges = _Judges(models, plan, used.weight)
     watch = Watch(judges, x, y, lambda x: trail.found.append(_strengths(bend, x.mean(axis=0))))
+    if not len(scales.basis):
+        run = partial(run, max_steps=min(FEW_STEPS, run.keywords["max_steps"]))
     result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=watch)
     sides = [models.model(point.x, point.y) for point in (watch.start, watch.best)]
     found = watch.best.x.mean(axis=0)
@@ -164,7 +167,7 @@ def _holds_elsewhere(
     losses = []
     for each in (at.x, x):
         strengths = _strengths(bend, each)[group]
-        w, b = fit_all(rows, plan.train, scales, strengths, (at.coef, at.intercept))
+        w, b = fit_all(rows, plan.train, scales, strengths, (at.coef, at.intercept), HONEST)
         losses.append(judged(rows, plan.judge, w, b))
     return is_more_than_chance(losses[0] - losses[1], weights(rows, plan.judge))
 
@@ -259,23 +262,26 @@ def fit(
 
 def fit_all(
     rows: Rows, train: np.ndarray, scales: Scaling, strengths: np.ndarray,
-    start: tuple[np.ndarray, np.ndarray] | None = None,
+    start: tuple[np.ndarray, np.ndarray] | None = None, share: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """As `fit`, for each column of `train` a model on those rows: (features, models, columns)."""
+    """As `fit`, for each column of `train` a model on those rows: (features, models, columns).
+
+    `share` of the start's error may be left; by default what rounding leaves.
+    """
     loss, table, target, weight = rows
     dtype, weights = table.X.dtype, weight[:, None] * train
     total = weights.sum(axis=0)
-    share = (weights / total).astype(dtype)
-    none = np.zeros((train.shape[1], 1), dtype)
+    train = (weights / total).astype(dtype)
+    none = np.zeros((len(total), 1), dtype)
     shares = Shares(
         none, np.zeros(strengths.shape, int), total.astype(dtype), Bend(none[0]), 0.0, scales
     )
     fixed = shares.fixed(strengths.astype(dtype))
-    models = Models(loss, table, target, share, share, shares, none, fixed)
+    models = Models(loss, table, target, train, train, shares, none, fixed)
     x = none[:1]
     zero = np.zeros(strengths.shape), np.zeros(target.shape[1])
     y = _start(models, x, *(start or zero))
-    exact = float(np.finfo(dtype).eps) ** 0.5
+    exact = share or float(np.finfo(dtype).eps) ** 0.5
     return models.model(x, _solved(models, x, y, exact if start else ROUGH))
 
 

@@ -21,6 +21,7 @@ from scipy.special import expit, logit
 from untuned.estimators.penalties import condensed, lasso_solver
 from untuned.estimators.penalties.folds import Plans, RowRoles
 from untuned.estimators.penalties.judging import (
+    ERRORS,
     Rows,
     Watch,
     is_more_than_chance,
@@ -54,9 +55,13 @@ class Found(NamedTuple):
 
 
 def search(
-    rows: Rows, plans: Plans, group: np.ndarray, groups: int, mixed: bool, settings: Settings
-) -> Found:
-    """The strengths that validate best: one, then many if there is a plan for them."""
+    rows: Rows, plans: Plans, group: np.ndarray, groups: int, mixed: bool, total: float,
+    settings: Settings,
+) -> Found:  # fmt: skip
+    """The strengths that validate best: one, then many if there is a plan for them.
+
+    `total` is the weight of all rows, to which the model will be fitted.
+    """
     assert plans.one is not None
     run = partial(
         minimize, method=settings.method, seed=settings.seed, progress=settings.progress,
@@ -70,19 +75,22 @@ def search(
         models, Solved(models.solve), x, near.y, max_seconds=settings.max_seconds, tol=NEAR,
         max_steps=min(POLISH, settings.max_steps), callback=lambda at: note(at.x),
     )  # fmt: skip
-    x, steps = result.x, result.steps
+    x, steps, used_by = result.x, result.steps, plans.one
     if plans.many is not None:
         seconds = settings.max_seconds
         if seconds is not None:
             seconds = max(seconds - result.seconds, 1e-3)
         errors = 2 * result.history["outer"][-1]
         log_loss = models.design.loss.is_log_loss
+        at = x
         x, result = _many(
-            rows, plans, plans.many, group, mixed, x, 1.0 if log_loss else errors, trail,
+            rows, plans, plans.many, group, mixed, at, 1.0 if log_loss else errors, trail,
             partial(run, max_seconds=seconds),
         )  # fmt: skip
         steps += result.steps
-    strengths, share = _strengths(rows, x[0], mixed)
+        used_by = plans.one if x is at else plans.many
+    trained = (rows.weight[:, None] * used_by.train).sum(axis=0).mean()
+    strengths, share = _for_all(*_strengths(rows, x[0], mixed), total / trained)
     trail.found.append(strengths)
     return Found(strengths, share, result, steps, trail.path())
 
@@ -168,12 +176,15 @@ def _many(
     result = run(models, Solved(models.solve), x, y, tol=TOLERANCE["float64"], callback=watch)
     found = watch.best.x.mean(axis=0, keepdims=True)
     earned = watch.best is not watch.start
+    # Of two models that judges cannot tell apart the one with fewer features is preferred.
+    counts = [np.count_nonzero(point.y[:, :-1]) for point in (watch.start, watch.best)]
+    errors_asked = 1.0 if counts[1] < counts[0] else ERRORS
     if earned:
         sides = [
             judged(rows, given.judge, np.moveaxis(point.y[:, :-1], 0, 1), point.y[:, -1])
             for point in (watch.start, watch.best)
         ]
-        earned = is_more_than_chance(sides[0] - sides[1], weights(rows, given.judge))
+        earned = is_more_than_chance(sides[0] - sides[1], weights(rows, given.judge), errors_asked)
     if earned and plans.check is not None:
         losses = []
         for each in (at, found):
@@ -181,7 +192,9 @@ def _many(
             y = check.solve(each).y
             w, b = np.moveaxis(y[:, :-1], 0, 1), y[:, -1]
             losses.append(judged(rows, plans.check.judge, w, b))
-        earned = is_more_than_chance(losses[0] - losses[1], weights(rows, plans.check.judge))
+        earned = is_more_than_chance(
+            losses[0] - losses[1], weights(rows, plans.check.judge), errors_asked
+        )
     return (found if earned else at), result
 
 
@@ -207,6 +220,17 @@ def _adapted(models: SparseModels, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         if value < least:
             best, least = trial, value
     return best
+
+
+def _for_all(strengths: np.ndarray, share: float, times: float) -> tuple[np.ndarray, float]:
+    """What was found on fewer rows, for so many times as many.
+
+    The noise that an absolute penalty must hold down is a sum over rows, which grows with the root
+    of their number; a squared one stands for what is known without them, and stays.
+    """
+    absolute = share * times**0.5
+    grown = absolute + 1 - share
+    return two_digits(np.log(strengths * grown)), absolute / grown
 
 
 def _strengths(rows: Rows, x: np.ndarray, mixed: bool) -> tuple[np.ndarray, float]:
