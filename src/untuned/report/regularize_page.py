@@ -55,7 +55,7 @@ def contents(run: Run) -> Contents:
 def _path(run: Run) -> page.Section:
     """The way there: coefficients, loss, strengths, and features as they enter."""
     path, entered = run.table("path"), run.table("entered")
-    best = float(path["strength"][path["loss"].idxmin()])
+    best = float(path["strength"].iloc[int(path["loss"].argmin())])
     first = entered.iloc[:MOST_ENTERED]
     names = [str(name) for name in first["feature"]]
     return page.Section(

@@ -50,7 +50,7 @@ class BilevelLinear(BaseEstimator):
         weight: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Coefficients (columns, features) in the units of X, and the intercepts."""
-        from untuned.estimators.penalties import condensed, scaling, search
+        from untuned.estimators.penalties import condensed, fitting, scaling, search
         from untuned.estimators.penalties.judging import Rows
 
         settings = self._settings()
@@ -75,7 +75,7 @@ class BilevelLinear(BaseEstimator):
             if some is not rows:
                 of_part = scaling.make(*some)
             found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
-            coef, intercept = search.fit(rows, scales, found.strengths[chosen.member], found.near)
+            coef, intercept = fitting.fit(rows, scales, found.strengths[chosen.member], found.near)
         else:
             from untuned.estimators.penalties import sparse_search
 

@@ -73,7 +73,7 @@ class Curve:
         best = int(np.argmin(total))
         for k in {best, *range(0, len(grid), max(1, len(grid) // MOST_SHOWN))}:
             s = float(np.exp(grid[k]))
-            trail.note(s, *means[:, k], self._coefficients(s))
+            trail.note(s, float(means[0, k]), float(means[1, k]), self._coefficients(s))
         return float(self.bend.inverse(grid[best]))
 
     def solve(self, x: np.ndarray) -> Solution:

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned import ops as array_libraries
-from untuned.closed_form.losses import LOSSES
 from untuned.estimators.penalties import condensed, leave_one_out, scaling
+from untuned.estimators.penalties.fitting import alike, fit, fit_all, make, solved
 from untuned.estimators.penalties.folds import Plans, RowRoles
 from untuned.estimators.penalties.judging import (
     Rows,
@@ -31,10 +30,8 @@ from untuned.estimators.penalties.judging import (
 from untuned.estimators.penalties.objective import Inner, Models, Outer
 from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.scaling import Scaling
-from untuned.estimators.penalties.strengths import Bend, Shares
-from untuned.problem.derivatives import Oracles
+from untuned.estimators.penalties.strengths import Bend
 from untuned.run import minimize
-from untuned.solvers.numerics import newton_cg, preconditioner
 
 # Of the first hypergradient: about the two digits that strengths get, and no less than rounding.
 TOLERANCE = {"float64": 1e-3, "float32": 1e-2}
@@ -44,7 +41,6 @@ AROUND = np.r_[0.5:3.1:0.5]  # decades on either side of the best strength, for 
 CHEAP = 2**24  # rows times variables up to which solutions there take no time
 FEW_STEPS = 5  # for many strengths of very many features, of which each takes as long as a fit
 HONEST = 1e-3  # share of the error that is left in models that are compared
-ROUGH = 0.1  # share of the error that is left in the model that the search starts from
 
 
 class Settings(NamedTuple):
@@ -115,7 +111,7 @@ def _one(
     coef, intercept = fit(rows, scales, np.full(group.shape, first))
     x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
     models = make(rows, plan, group, scales, 0.0, 0.0)
-    y = _start(models, x, coef, intercept)
+    y = alike(models, x, coef, intercept)
     seen = _Seen(models, plan, rows.weight, trail)
     result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=seen)
     if y.size * len(rows.weight) <= CHEAP:
@@ -139,7 +135,7 @@ def _many(
     models = make(used, plan, group, scales, 1.0, errors)
     x = np.repeat(at.x[None].astype(used.table.X.dtype), vectors, axis=0)
     # Solved, as the models that were there had a part in training on rows that judge now.
-    y = _solved(models, x, _start(models, x, at.coef, at.intercept), HONEST)
+    y = solved(models, x, alike(models, x, at.coef, at.intercept), HONEST)
     bend = Bend.of_rows(rows.weight)
     judges = _Judges(models, plan, used.weight)
     watch = Watch(judges, x, y, lambda x: trail.found.append(_strengths(bend, x.mean(axis=0))))
@@ -172,32 +168,6 @@ def _holds_elsewhere(
     return is_more_than_chance(losses[0] - losses[1], weights(rows, plan.judge))
 
 
-def _start(models: Models, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """y of models that are all alike."""
-    count = len(models.shares.total)
-    w, b = np.repeat(coef[:, None], count, axis=1), np.repeat(intercept[None], count, axis=0)
-    return models.inner_variable(x, w, b)
-
-
-def make(
-    rows: Rows, plan: RowRoles, group: np.ndarray, scales: Scaling, free: float, errors: float
-) -> Models:
-    """The models of a plan; groups differ if `free` is 1. `errors`: variance of squared errors."""
-    loss, table, target, weight = rows
-    dtype = table.X.dtype
-    train, valid = weight[:, None] * plan.train, weight[:, None] * plan.valid
-    total = train.sum(axis=0)
-    owner = plan.mix.argmax(axis=1)
-    judged = np.bincount(owner, valid.sum(axis=0), plan.mix.shape[1])
-    bend = Bend(Bend.of_rows(weight).limits.astype(dtype))
-    shares = Shares(plan.mix.astype(dtype), group, total.astype(dtype), bend, free, scales)
-    doubt = np.stack([1 / judged, 1 / judged], axis=1)
-    if not LOSSES[loss].is_log_loss:
-        doubt *= [0, errors]
-    train, valid = (train / total).astype(dtype), (valid / judged[owner]).astype(dtype)
-    return Models(loss, table, target, train, valid, shares, doubt.astype(dtype))
-
-
 class _Seen:
     """The callback of the run for one strength: notes what is seen at each step."""
 
@@ -226,7 +196,7 @@ class _Seen:
                 if bend.limits[0] < logarithm < bend.limits[1]:
                     there = x.copy()
                     there[0, 0] = bend.inverse(float(logarithm))
-                    near = _solved(self.models, there, near, HONEST)
+                    near = solved(self.models, there, near, HONEST)
                     self.look(there, near)
 
     def _strength(self, x: np.ndarray) -> float:
@@ -246,58 +216,6 @@ class _Judges:
         """The weighted sum of their losses."""
         z = self.models.at(x, y).z[self.of]
         return float(self.weight @ self.models.judged(z)[self.rows].astype(np.float64))
-
-
-def fit(
-    rows: Rows, scales: Scaling, strengths: np.ndarray,
-    start: tuple[np.ndarray, np.ndarray] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Coefficients (features, columns) and intercepts on all rows, with these strengths.
-
-    Roughly where there is no start, which is what a start is made of.
-    """
-    w, b = fit_all(rows, np.ones((len(rows.weight), 1), bool), scales, strengths, start)
-    return w[:, 0], b[0]
-
-
-def fit_all(
-    rows: Rows, train: np.ndarray, scales: Scaling, strengths: np.ndarray,
-    start: tuple[np.ndarray, np.ndarray] | None = None, share: float | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """As `fit`, for each column of `train` a model on those rows: (features, models, columns).
-
-    `share` of the start's error may be left; by default what rounding leaves.
-    """
-    loss, table, target, weight = rows
-    dtype, weights = table.X.dtype, weight[:, None] * train
-    total = weights.sum(axis=0)
-    train = (weights / total).astype(dtype)
-    none = np.zeros((len(total), 1), dtype)
-    shares = Shares(
-        none, np.zeros(strengths.shape, int), total.astype(dtype), Bend(none[0]), 0.0, scales
-    )
-    fixed = shares.fixed(strengths.astype(dtype))
-    models = Models(loss, table, target, train, train, shares, none, fixed)
-    x = none[:1]
-    zero = np.zeros(strengths.shape), np.zeros(target.shape[1])
-    y = _start(models, x, *(start or zero))
-    exact = share or float(np.finfo(dtype).eps) ** 0.5
-    return models.model(x, _solved(models, x, y, exact if start else ROUGH))
-
-
-def _solved(models: Models, x: np.ndarray, y: np.ndarray, share: float) -> np.ndarray:
-    """The inner solution at x, with at most this share of y's error left."""
-    inner = Inner(models)
-    o = Oracles(array_libraries.get("numpy"), inner, inner)
-    with o.ops.precision(y):
-        matrix = preconditioner.identity(o, y)
-        if matrix is not None:
-            matrix = preconditioner.make(o, x, y, None, matrix)
-        solved = newton_cg.solve_inner(
-            o, x, y, None, share=share, most=2 * y[0].size + 10,
-            precondition=preconditioner.apply(o.ops, matrix),
-        )  # fmt: skip
-    return solved.y
 
 
 def _strengths(bend: Bend, x: np.ndarray) -> np.ndarray:
