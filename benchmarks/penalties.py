@@ -99,9 +99,8 @@ def stored(name: str, rows: int, classes: bool) -> Callable[[int], Set]:
     """Rows of a file in the folder UNTUNED_DATA."""
 
     def make(seed: int) -> Set:
-        from untuned.experiments import datasets
-
-        fields = datasets.load(name)
+        with np.load(Path(os.environ["UNTUNED_DATA"], f"{name}.npz")) as file:
+            fields = dict(file)
         side = "" if "X" in fields else "_train"
         X, y = fields["X" + side], fields["y" + side]
         X = X.reshape(len(X), -1).astype(np.float64)
