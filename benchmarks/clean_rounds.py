@@ -52,7 +52,9 @@ def _npz(name: str) -> Callable[[], tuple[Any, np.ndarray]]:
 
 def _fortunes() -> tuple[Any, np.ndarray]:
     frame = pd.read_csv(DATA / "fortunes.csv").sample(ROWS, random_state=0)
-    return texts.step().fit_transform(frame[["text"]]), pd.factorize(frame["topic"])[0]
+    return texts.step(texts.WORDS_AND_PIECES).fit_transform(frame[["text"]]), pd.factorize(
+        frame["topic"]
+    )[0]
 
 
 SETS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {

@@ -119,6 +119,14 @@ def sample_run(folder: Path, kind: str = "csv") -> None:
                 {"feature": names, "strength": [0.5, 2.0], "largest_coefficient": [1.0, 0.1]}
             ),
             "coefficients": pd.DataFrame({"_feature": names, "yes": [1.0, 0.1]}),
+            "path": pd.DataFrame(
+                {"strength": [2.0, 0.5], "loss": [1.0, 0.5], "standard_error": [0.1, 0.1]}
+            ),
+            "lines": pd.DataFrame(
+                {"feature": names, "strength": [2.0, 0.5], "coefficient": [0.0, 1.0]}
+            ),
+            "entered": pd.DataFrame({"feature": names, "strength": [2.0, 0.5]}),
+            "search": pd.DataFrame({"feature": names, "step": [0, 1], "strength": [1.0, 0.5]}),
         },
         settings={"penalty": "feature"},
     )  # fmt: skip

@@ -175,7 +175,7 @@ def run(tmp_path_factory):
     table(["red", "blue"]).to_csv(folder / "train.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:
         standins.install(patch)
-        regularize(job("regularize", folder / "train.csv", "label", folder), "feature", None)
+        regularize(job("regularize", folder / "train.csv", "label", folder))
     return folder / "regularize"
 
 
@@ -209,7 +209,7 @@ def test_names_in_a_table_cannot_leave_the_output_folder(tmp_path, monkeypatch):
     names = ["../../up", "/tmp/absolute", "..", "a/b"]
     frame = table(["../x", "/y"], names).rename(columns={"label": "../label"})
     frame.to_csv(tmp_path / "train.csv", index=False)
-    regularize(job("regularize", tmp_path / "train.csv", "../label", tmp_path), "feature", None)
+    regularize(job("regularize", tmp_path / "train.csv", "../label", tmp_path))
     clean(job("clean", tmp_path / "train.csv", "../label", tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "regularize", "clean"}
     assert not any(path.is_dir() for path in (tmp_path / "clean").iterdir())
@@ -245,7 +245,7 @@ def hostile(tmp_path_factory):
         standins.install(patch)
         patch.setattr("sys.argv", ["untuned", "clean", *ATTACKS])
         clean(job("clean", path, label, folder))
-        regularize(job("regularize", path, label, folder), "feature", None)
+        regularize(job("regularize", path, label, folder))
         coreset(job("coreset", path, label, folder), 12)
     return folder
 

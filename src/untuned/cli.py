@@ -129,12 +129,34 @@ def clean(
 
 @app.command()
 def regularize(
-    train: Train,
-    label: Label,
+    train: Annotated[
+        Path,
+        typer.Argument(
+            help="Your table, CSV or Parquet; or a matrix, SciPy sparse or .npy.", metavar="TRAIN"
+        ),
+    ],
+    label: Annotated[
+        str,
+        typer.Option(
+            help="The column that holds the label; of a matrix an array beside it, or a file."
+        ),
+    ],
     penalty: Annotated[
-        Literal["feature", "class", "all"],
-        typer.Option(help="One strength per feature, per class, or one for all."),
-    ] = "feature",
+        Literal["feature", "class", "all"] | None,
+        typer.Option(help="One strength per feature (the default), per class, or one for all."),
+    ] = None,
+    norm: Annotated[
+        Literal["l2", "l1", "elasticnet"],
+        typer.Option(help="Squared penalties; absolute ones, which drop features; or both."),
+    ] = "l2",
+    groups: Annotated[
+        Path | None,
+        typer.Option(help="A table of two columns, column and group: one strength per group."),
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(help="Features, a row for each row of TRAIN: .npy, .npz, SciPy sparse."),
+    ] = None,
     task: Annotated[
         Literal["auto", "classes", "numbers"],
         typer.Option(help="What the label holds; auto looks at its values."),
@@ -152,12 +174,18 @@ def regularize(
     `untuned regularize patients.csv --label diagnosis`
 
     `untuned regularize houses.parquet --label price --task numbers --out prices`
+
+    `untuned regularize omics.csv --label relapse --norm l1 --groups blocks.csv`
+
+    `untuned regularize words.npz --label topics.csv --norm l1`
     """
+    from untuned.commands.designs import Asked
     from untuned.commands.job import Job
     from untuned.commands.regularize import regularize as command
 
     job = Job("regularize", train, label, out, method, seed, max_seconds, overwrite)
-    typer.echo(command(job, penalty, None if task == "auto" else task))
+    asked = Asked(penalty, norm, groups, features, None if task == "auto" else task)
+    typer.echo(command(job, asked))
 
 
 @app.command()

@@ -36,7 +36,7 @@ def runs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         standins.install(patch)
         clean(job("clean", folder / "digits.csv", "digit", folder))
-        regularize(job("regularize", folder / "wine.parquet", "target", folder), "feature", None)
+        regularize(job("regularize", folder / "wine.parquet", "target", folder))
         coreset(job("coreset", folder / "wine.parquet", "target", folder), 30)
     return folder
 
@@ -66,7 +66,8 @@ def test_page_fetches_nothing_and_says_how_it_was_made(runs, command):
     assert "The last search took 11 steps in 0.5 s" in text
     assert "<pre><code>untuned" in text
     assert text.count("<svg viewBox") >= 3
-    assert text.count('class="plotly-graph-div"') == (command != "clean")
+    charts = {"clean": 0, "regularize": 5, "coreset": 1}[command]
+    assert text.count('class="plotly-graph-div"') == charts
 
 
 @pytest.mark.parametrize("command", ["regularize", "coreset"])

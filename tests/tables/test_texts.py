@@ -7,6 +7,7 @@ from scipy import sparse
 from skops import io as skops
 
 from untuned.commands.job import make_ready, make_trusted_ready
+from untuned.commands.sources import TAKES
 from untuned.tables import columns, texts
 
 GOOD = "the film was good and the music lovely"
@@ -34,7 +35,7 @@ def reviews(tmp_path):
 
 
 def kinds(path, reads_text):
-    ready = make_ready(path, "verdict", "classes", reads_text)
+    ready = make_ready(path, "verdict", "classes", TAKES if reads_text else columns.DENSE)
     return ready, {column.name: column.kind for column in ready.columns}
 
 
@@ -112,4 +113,4 @@ def test_what_prose_is(value, is_prose):
 def test_a_table_whose_only_text_is_empty_is_refused(empty, tmp_path):
     frame = pd.DataFrame({"text": [empty] * 8, "y": ["a", "b"] * 4})
     with pytest.raises(ValueError, match="has no column to learn from besides the label"):
-        columns.understand(frame[["text"]], tmp_path / "t.csv", reads_text=True)
+        columns.understand(frame[["text"]], tmp_path / "t.csv", TAKES)

@@ -42,7 +42,7 @@ def _texts(ready: Ready) -> dict[str, Any]:
     """The fitted steps of each column of texts, and where its features begin."""
     found, start = {}, 0
     for kind, step, names in ready.preparation.transformers_:
-        width = 2 * texts.WIDTH if kind.startswith("text") else 0
+        width = texts.width(step) if kind.startswith("text") else 0
         if width:
             found[names[0]] = (step, start)
         start += width or sum(each.column in names for each in ready.seen)

@@ -12,7 +12,7 @@ import numpy as np
 
 from untuned import solvers
 from untuned.run import settings
-from untuned.tables import columns, files, labels, pixels
+from untuned.tables import columns, files, labels, pixels, texts
 from untuned.tables.columns import Column, Feature, features
 from untuned.tables.files import Table
 from untuned.tables.labels import Labels, Task
@@ -75,7 +75,9 @@ class Ready(NamedTuple):
         return self.table.frame.iloc[self.labels.rows[picked]]
 
 
-def make_ready(path: Path, label: str, task: Task | None, reads_text: bool = False) -> Ready:
+def make_ready(
+    path: Path, label: str, task: Task | None, takes: columns.Takes = columns.DENSE
+) -> Ready:
     """Read a table, understand its columns, and turn them into numbers."""
     with progress.busy(f"Reading {path}"):
         table = files.read(path)
@@ -86,12 +88,12 @@ def make_ready(path: Path, label: str, task: Task | None, reads_text: bool = Fal
                 f"{path} has no column besides the label {brief(label)}; expected columns to "
                 "learn from."
             )
-        found = columns.understand(used, path, reads_text)
-        preparation = columns.preparation(found)
-        # As the estimators want it, which spares a copy in float64.
-        X = preparation.fit_transform(used[columns.names_used(found)]).astype(np.float32)
+        found = columns.understand(used, path, takes)
+        preparation, X = columns.prepared(used, found, takes)
         images = pixels.find(used)
-    return Ready(table, given, found, images, preparation, X, _notes(table, given, found, images))
+    return Ready(
+        table, given, found, images, preparation, X, _notes(table, given, found, images, takes)
+    )
 
 
 def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[Any, Labels]:
@@ -152,8 +154,9 @@ def _check_range(X: Any, frame: Any, path: Path, ready: Ready) -> None:
 
 
 def _notes(
-    table: Table, given: Labels, found: list[Column], images: pixels.Images | None
-) -> list[str]:
+    table: Table, given: Labels, found: list[Column], images: pixels.Images | None,
+    takes: columns.Takes,
+) -> list[str]:  # fmt: skip
     """What was done with rows and columns, in sentences."""
     notes = []
     without = len(table.frame) - len(given.rows)
@@ -163,9 +166,10 @@ def _notes(
         notes.append(f"Rows are read as images of {images.side} x {images.side} pixels.")
     for kind, done in (
         ("numbers", "standardised"),
+        ("mostly zero", "scaled, and kept as value and place"),
         ("pixels", "scaled to 0 to 1"),
         ("categories", "turned into columns of 0 and 1"),
-        ("text", "read as frequencies of words and of pieces of words"),
+        ("text", f"read as {texts.in_words(takes.text)}"),
     ):
         names = [column.name for column in found if column.kind == kind]
         if names:

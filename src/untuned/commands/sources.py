@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned.commands.job import Job, Ready, make_ready, make_trusted_ready
-from untuned.tables import files, images, labels, patches, row_files
-from untuned.tables.columns import Column
+from untuned.tables import files, images, labels, patches, row_files, texts
+from untuned.tables.columns import Column, Takes
 from untuned.tables.files import Table
 from untuned.tables.labels import Labels, Task
 from untuned.util import progress
 from untuned.util.wording import brief
 
 CLASS = "class"  # the column that says in which folder an image is
+TAKES = Takes(texts.WORDS_AND_PIECES)
 MOST_NAMED = 20  # damaged images
 
 
@@ -46,8 +47,8 @@ def ready_of(job: Job, train: Path, asked: Asked) -> Ready:
     if train.is_dir():
         return _of_images(job, train, asked.features)
     if asked.features:
-        return _with_features(train, job.label, asked.task, asked.features)
-    return make_ready(train, job.label, asked.task, reads_text=True)
+        return with_features(train, job.label, asked.task, asked.features)
+    return make_ready(train, job.label, asked.task, TAKES)
 
 
 def trusted_of(path: Path, job: Job, ready: Ready) -> tuple[Any, np.ndarray]:
@@ -67,7 +68,7 @@ def trusted_of(path: Path, job: Job, ready: Ready) -> tuple[Any, np.ndarray]:
         return patches.features(found.squares, ready.preparation), given.values
 
 
-def _with_features(path: Path, label: str, task: Task, features: Path) -> Ready:
+def with_features(path: Path, label: str, task: Task | None, features: Path) -> Ready:
     """A table of which only the label is used, and what the page shows."""
     with progress.busy(f"Reading {path} and {features}"):
         table = files.read(path)

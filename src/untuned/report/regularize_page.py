@@ -10,6 +10,7 @@ from untuned.report.run_page import Contents, Run
 
 MOST_BARS = 40
 MOST_COEFFICIENTS = 500
+MOST_ENTERED = 20
 
 
 def contents(run: Run) -> Contents:
@@ -40,6 +41,7 @@ def contents(run: Run) -> Contents:
                     sorted_by="strength",
                 ),
             ),
+            _path(run),
             page.Section(
                 "Coefficients",
                 "Of the standardised features, so that their sizes can be compared."
@@ -47,6 +49,28 @@ def contents(run: Run) -> Contents:
                 grid(largest.rename(columns={largest.columns[0]: "feature"}), "Coefficients"),
             ),
         ],
+    )
+
+
+def _path(run: Run) -> page.Section:
+    """The way there: coefficients, loss, strengths, and features as they enter."""
+    path, entered = run.table("path"), run.table("entered")
+    best = float(path["strength"].iloc[int(path["loss"].argmin())])
+    first = entered.iloc[:MOST_ENTERED]
+    names = [str(name) for name in first["feature"]]
+    return page.Section(
+        "The path",
+        "What was seen while one strength served for all, strong penalties on the left: "
+        "coefficients of standardised features, and the mean loss of the rows held back with its "
+        "standard error. The dashed line is where it is least. Then how the strengths were found, "
+        "step by step, and the features in the order in which they enter the model. Coloured "
+        "are the first few; the mouse names the others.",
+        charts.side_by_side(
+            charts.lines(run.table("lines"), "strength", "coefficient", "Coefficients", best),
+            charts.band(path, "Loss of rows held back", best),
+            charts.lines(run.table("search"), "step", "strength", "Strengths as they were found"),
+            charts.dots(names, first["strength"], "strength at which a feature enters"),
+        ),
     )
 
 

@@ -148,10 +148,13 @@ def _columns(columns: list[dict[str, Any]]) -> str:
     """What was done with each column; neighbours treated alike share a line."""
     import pandas
 
+    if not columns:  # a matrix has none
+        return ""
+
     lines: list[dict[str, Any]] = []
     for column in columns:
         alike = lines and all(lines[-1][key] == column[key] for key in ("kind", "note"))
-        if alike and column["kind"] == "pixels":
+        if alike and column["kind"] in ("pixels", "mostly zero"):
             lines[-1] |= {"last": column["name"], "count": lines[-1]["count"] + 1}
         else:
             lines.append(column | {"last": column["name"], "count": 1})

@@ -23,8 +23,21 @@ if TYPE_CHECKING:
 MOST_CATEGORIES = 20
 # Text that differs in more than half of the rows is a name, an identifier or prose.
 MOST_DISTINCT = 0.5
+# Numbers with so many zeros take less memory as value and place, and are worth it if they are many.
+MOSTLY_ZERO = 0.9
+FEW_NUMBERS = 2**20
 
-Kind = Literal["numbers", "pixels", "categories", "text", "left out"]
+Kind = Literal["numbers", "mostly zero", "pixels", "categories", "text", "left out"]
+
+
+class Takes(NamedTuple):
+    """What a model takes beside numbers and categories."""
+
+    text: texts.Parts = ()  # what is counted in prose; without, prose is left out
+    sparse: bool = False
+
+
+DENSE = Takes()
 
 
 class Column(NamedTuple):
@@ -43,17 +56,16 @@ class Feature(NamedTuple):
     column: str
 
 
-def understand(frame: pandas.DataFrame, path: Path, reads_text: bool = False) -> list[Column]:
-    """What each column is. `frame` has no label and only the rows that are used.
-
-    `reads_text` is for models that take sparse rows; for others prose is left out.
-    """
+def understand(frame: pandas.DataFrame, path: Path, takes: Takes = DENSE) -> list[Column]:
+    """What each column is. `frame` has no label and only the rows that are used."""
     images = pixels.find(frame)
     columns = [
-        _understand_one(frame[name], path, images is not None, reads_text) for name in frame.columns
+        _understand_one(frame[name], path, images is not None, takes.text) for name in frame.columns
     ]
+    if takes.sparse:
+        columns = _thinned(columns, frame)
     if all(column.kind == "left out" for column in columns):
-        kinds = "numbers, categories or text" if reads_text else "numbers or categories"
+        kinds = "numbers, categories or text" if takes.text else "numbers or categories"
         raise ValueError(
             f"{path} has no column to learn from besides the label; expected at least one column "
             f"of {kinds} that is not empty and not the same in every row."
@@ -61,7 +73,44 @@ def understand(frame: pandas.DataFrame, path: Path, reads_text: bool = False) ->
     return columns
 
 
-def _understand_one(values: pandas.Series, path: Path, is_image: bool, reads_text: bool) -> Column:
+def _thinned(columns: list[Column], frame: pandas.DataFrame) -> list[Column]:
+    """Those of numbers that are mostly zero said to be so, if they are many."""
+    found = [
+        each.kind == "numbers"
+        and not each.missing
+        and bool((frame[each.name] == 0).mean() >= MOSTLY_ZERO)
+        for each in columns
+    ]
+    if sum(found) * len(frame) < FEW_NUMBERS:
+        return columns
+    return [
+        each._replace(kind="mostly zero", note="mostly zero: scaled, and kept as value and place")
+        if is_thin
+        else each
+        for each, is_thin in zip(columns, found, strict=True)
+    ]
+
+
+def prepared(frame: pandas.DataFrame, columns: list[Column], takes: Takes) -> tuple[Any, Any]:
+    """The fitted `preparation` of these columns, and what it makes of them, in float32."""
+    steps = preparation(columns, takes)
+    # As the estimators want it, which spares a copy in float64.
+    X = steps.fit_transform(_as_used(frame, columns)).astype(np.float32)
+    # Afterwards rows come as plain frames, zeros and all; only texts are sparse by themselves.
+    steps.sparse_output_ = any(each.kind == "text" for each in columns)
+    return steps, X
+
+
+def _as_used(frame: pandas.DataFrame, columns: list[Column]) -> pandas.DataFrame:
+    """The columns a model learns from, those that are mostly zero without their zeros."""
+    import pandas
+
+    used = frame[names_used(columns)]
+    thin = [each.name for each in columns if each.kind == "mostly zero"]
+    return used.astype(dict.fromkeys(thin, pandas.SparseDtype(np.float64, 0.0))) if thin else used
+
+
+def _understand_one(values: pandas.Series, path: Path, is_image: bool, text: texts.Parts) -> Column:
     from pandas.api import types
 
     name, missing, there = str(values.name), int(values.isna().sum()), values.dropna()
@@ -90,9 +139,9 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool, reads_tex
         filled = f"{missing:,} missing set to the median, " if missing else ""
         return column("numbers", f"{filled}standardised")
     is_varied = distinct > min(MOST_CATEGORIES, MOST_DISTINCT * len(there))
-    if reads_text and is_varied and texts.are_prose(there):
+    if text and is_varied and texts.are_prose(there):
         empty = f", {missing:,} missing as empty ones" if missing else ""
-        return column("text", f"frequencies of words and of pieces of words{empty}")
+        return column("text", f"{texts.in_words(text)}{empty}")
     if distinct > max(MOST_CATEGORIES, MOST_DISTINCT * len(there)):
         return column("left out", "text that differs from row to row: names or identifiers")
     shown = f"{distinct:,} categories"
@@ -148,7 +197,7 @@ def names_used(columns: list[Column]) -> list[str]:
     return [column.name for column in columns if column.kind != "left out"]
 
 
-def preparation(columns: list[Column]) -> Any:
+def preparation(columns: list[Column], takes: Takes = DENSE) -> Any:
     """The scikit-learn transformer that turns the columns into numbers, not yet fitted."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -157,6 +206,7 @@ def preparation(columns: list[Column]) -> Any:
 
     steps = {
         "numbers": make_pipeline(SimpleImputer(strategy="median"), StandardScaler()),
+        "mostly zero": StandardScaler(with_mean=False),
         # A pixel that is lit in few images would be blown up by its small deviation.
         "pixels": make_pipeline(SimpleImputer(strategy="median"), MinMaxScaler()),
         "categories": OneHotEncoder(
@@ -168,11 +218,12 @@ def preparation(columns: list[Column]) -> Any:
     }
     names = {kind: [each.name for each in columns if each.kind == kind] for kind in steps}
     prose = [each.name for each in columns if each.kind == "text"]
+    is_sparse = bool(prose or names["mostly zero"])
     # Dense, but never where there are texts, of which a row has few words.
     return ColumnTransformer(
         [(kind, steps[kind], names[kind]) for kind in steps if names[kind]]
-        + [(f"text {place}", texts.step(), [name]) for place, name in enumerate(prose)],
-        sparse_threshold=1.0 if prose else 0,
+        + [(f"text {place}", texts.step(takes.text), [name]) for place, name in enumerate(prose)],
+        sparse_threshold=1.0 if is_sparse else 0,
     )
 
 
@@ -182,7 +233,7 @@ def features(prepared: Any) -> list[Feature]:
 
     found = []
     for kind, step, names in prepared.transformers_:
-        if kind in ("numbers", "pixels"):
+        if kind in ("numbers", "mostly zero", "pixels"):
             found += [Feature(name, name) for name in names]
         elif kind == "categories":
             parts = zip(names, step.categories_, step.infrequent_categories_, strict=True)
@@ -192,5 +243,5 @@ def features(prepared: Any) -> list[Feature]:
                 words += ["(rare ones)"] if rare else []
                 found += [Feature(f"{name} = {word}", name) for word in words]
         elif kind.startswith("text"):
-            found += [Feature(names[0], names[0])] * (2 * texts.WIDTH)
+            found += [Feature(names[0], names[0])] * texts.width(step)
     return found

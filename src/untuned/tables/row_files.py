@@ -12,6 +12,7 @@ from untuned.tables import files
 from untuned.util import limits, memory
 from untuned.util.wording import brief, reason
 
+PARTS = ("data", "indices", "indptr", "row", "col", "shape", "format", "_is_array")  # save_npz's
 SUM_TOL = 1e-3  # probabilities written with few digits
 
 
@@ -23,6 +24,49 @@ def features(path: Path, rows: int, of: Path) -> Any:
         raise ValueError(f"{path} has no columns; expected at least one feature per row.")
     limits.check(found, str(path))
     return found.astype(np.float32)
+
+
+def matrix(path: Path, label: str) -> tuple[Any, np.ndarray]:
+    """A matrix that comes without a table, float32, and its labels.
+
+    `label` is the name of an array in the same file, or that of a file with a label for each row:
+    .npy, or a table of one column.
+    """
+    inside, given = None, Path(label)
+    if zipfile.is_zipfile(path):
+        with np.load(path) as archive:
+            inside = archive[label] if label in archive.files and label not in PARTS else None
+    found = _array(path, label if inside is not None else None)
+    if inside is not None:
+        values = inside
+    elif given.suffix == ".npy":
+        values = np.load(given) if given.is_file() else _no_labels(path, label)
+    else:
+        values = _one_column(given) if given.is_file() else _no_labels(path, label)
+    if values.shape != (found.shape[0],):
+        raise ValueError(
+            f"The labels {brief(label)} of {path} have the shape {values.shape}; expected "
+            f"({found.shape[0]:,},), one label for each row."
+        )
+    limits.check(found, str(path))
+    return found.astype(np.float32), values
+
+
+def _no_labels(path: Path, label: str) -> Any:
+    raise ValueError(
+        f"{path} holds no array {brief(label)} and there is no file of that name; name an array of "
+        "labels beside the matrix, or a file with one label for each row, by --label."
+    )
+
+
+def _one_column(path: Path) -> np.ndarray:
+    frame = files.read(path).frame
+    if frame.shape[1] != 1:
+        raise ValueError(
+            f"{path} has {frame.shape[1]} columns; expected one, a label for each row of the "
+            "matrix, or give the table itself with --features."
+        )
+    return frame.iloc[:, 0].to_numpy()
 
 
 def probabilities(path: Path, rows: int, of: Path, classes: np.ndarray) -> np.ndarray:
@@ -67,13 +111,13 @@ def _by_name(path: Path, classes: np.ndarray) -> np.ndarray:
     return _finite(path, values)
 
 
-def _array(path: Path) -> Any:
-    """The one array of a file, or its sparse matrix; nothing in a file is run."""
+def _array(path: Path, beside: str | None = None) -> Any:
+    """The one array of a file, or its sparse matrix, `beside` another; nothing in a file is run."""
     if not path.is_file():
         raise ValueError(f"There is no file {path}; check the name, or the folder you are in.")
     memory.check(path, path.stat().st_size)
     try:
-        return _finite(path, _read(path))
+        return _finite(path, _read(path, beside))
     except MemoryError:
         raise
     except Exception as error:  # NumPy, SciPy and zipfile have many for a damaged file
@@ -85,7 +129,7 @@ def _array(path: Path) -> Any:
         ) from error
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, beside: str | None) -> Any:
     from scipy import sparse
 
     # Opened here, as NumPy leaves a file open that it cannot read.
@@ -96,12 +140,13 @@ def _read(path: Path) -> Any:
         if "indptr" in archive.files or "format" in archive.files:
             with path.open("rb") as again:
                 return sparse.csr_matrix(sparse.load_npz(again))
-        if len(archive.files) != 1:
+        names = [name for name in archive.files if name != beside]
+        if len(names) != 1:
             raise ValueError(
-                f"{path} holds {len(archive.files)} arrays; expected one, with a row for each row "
-                "of the table."
+                f"{path} holds {len(names)} arrays; expected one, with a row for each row of the "
+                "table."
             )
-        return archive[archive.files[0]]
+        return archive[names[0]]
 
 
 def _finite(path: Path, found: Any) -> Any:

@@ -9,9 +9,10 @@ from sklearn.preprocessing import StandardScaler
 import untuned
 from untuned.closed_form.losses import bounded, bounded_slope
 from untuned.estimators import BilevelLogisticRegression, BilevelRidge
-from untuned.estimators.penalties import condensed, folds, leave_one_out, search, solved
+from untuned.estimators.penalties import condensed, fitting, folds, leave_one_out, search, solved
 from untuned.estimators.penalties import scaling as scalings
 from untuned.estimators.penalties import standardisation as tables
+from untuned.estimators.penalties.judging import Rows
 from untuned.estimators.penalties.strengths import Bend
 
 
@@ -145,11 +146,11 @@ def test_of_many_rows_all_judge_in_the_end(monkeypatch):
 
 def test_models_of_several_folds_at_once_are_those_one_by_one():
     table, target, weight = table_of(60, 4)
-    rows = search.Rows("squared", table, target, weight)
+    rows = Rows("squared", table, target, weight)
     train = np.random.default_rng(0).random((60, 3)) < 0.7
     strengths = np.array([[1.0], [2.0], [3.0], [4.0]])
     start = np.zeros((4, 1)), np.zeros(1)
-    w, b = search.fit_all(rows, train, scalings.make(*rows), strengths, start)
+    w, b = fitting.fit_all(rows, train, scalings.make(*rows), strengths, start)
     for k in range(3):
         judge = Ridge(alpha=1.0).fit(
             table.X * strengths[:, 0] ** -0.5, target, weight * train[:, k]

@@ -18,8 +18,9 @@ from sklearn.utils.estimator_checks import check_estimator
 import untuned
 from untuned.closed_form import stacked
 from untuned.estimators import BilevelLogisticRegression, BilevelRidge
-from untuned.estimators.penalties import folds, objective, scaling, search
+from untuned.estimators.penalties import fitting, folds, objective, scaling, search
 from untuned.estimators.penalties import standardisation as tables
+from untuned.estimators.penalties.judging import Rows
 
 
 def rows(count=120, features=6, classes=2, seed=0):
@@ -143,7 +144,7 @@ def test_derivatives(loss, kind, monkeypatch):
     group = np.repeat(np.arange(3)[:, None], target.shape[1], axis=1)
     table = tables.make(sparse.csr_array(X) if kind == "sparse" else X, weight)
     scales = scaling.make(loss, table, target, weight)
-    models = search.make(search.Rows(loss, table, target, weight), plan, group, scales, 1.0, 0.3)
+    models = fitting.make(Rows(loss, table, target, weight), plan, group, scales, 1.0, 0.3)
     outer, inner = objective.Outer(models), objective.Inner(models)
     count, vectors = plan.mix.shape
     random = np.random.default_rng(0)

@@ -24,7 +24,7 @@ class BilevelLasso(BilevelRidge):
     regularization_ : ndarray of shape (n_groups,)
         The strengths, of standardised features and a target of spread 1: n_samples times `alpha`
         of `Lasso`.
-    intercept_, groups_, result_, n_iter_, n_features_in_, feature_names_in_
+    intercept_, groups_, result_, n_iter_, path_, n_features_in_, feature_names_in_
         As in `BilevelRidge`.
 
     Examples

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from untuned.estimators.penalties.path import Trail
 from untuned.estimators.penalties.solved import Solution, Solved
 from untuned.estimators.penalties.standardisation import Standardised
 from untuned.estimators.penalties.strengths import Bend
@@ -25,6 +26,7 @@ from untuned.run import minimize
 from untuned.run.result import Result
 
 MOST_DIRECTIONS = 1024  # eigenvectors of more cost more than folds
+MOST_SHOWN = 20  # points of the path whose coefficients are kept
 PER_DECADE = 5  # strengths of the grid
 BLOCK = 2**18  # entries that are worked on at once
 LEAST_LEFT = 1e-8  # of 1 - h: a row that decides its own fit says nothing about others
@@ -53,18 +55,26 @@ class Curve:
         self.directions, self.spread = _directions(self.table, self.root)
         self.along = (self.directions.T @ self.target).astype(np.float64)
 
-    def grid(self) -> float:
-        """The x with the least f among many."""
+    def grid(self, trail: Trail) -> float:
+        """The x with the least f among many, all of which are noted."""
         low, high = self.bend.limits / np.log(10)
         grid = np.log(10) * np.linspace(low, high, 1 + int(PER_DECADE * (high - low)))
         shrink = self._shrink(np.exp(grid))  # (directions, strengths)
-        total = np.zeros(len(grid))
+        total, squares = np.zeros((2, len(grid)))
         for part, U in self._blocks():
-            left = self._left(part, U, shrink)
+            left, missed = self._left(part, U, shrink), np.zeros(())
             for column in range(self.target.shape[1]):
                 fitted = U @ (shrink * self.along[:, column, None])
-                total += (((self.target[part, column, None] - fitted) / left) ** 2).sum(axis=0)
-        return float(self.bend.inverse(grid[np.argmin(total)]))
+                missed = missed + ((self.target[part, column, None] - fitted) / left) ** 2
+            total += missed.sum(axis=0)
+            squares += (missed**2 / self.root[part, None] ** 2).sum(axis=0)
+        errors = np.sqrt(np.maximum(squares - total**2 / self.total, 0))
+        means = np.stack([total, errors]) / (2 * self.total)
+        best = int(np.argmin(total))
+        for k in {best, *range(0, len(grid), max(1, len(grid) // MOST_SHOWN))}:
+            s = float(np.exp(grid[k]))
+            trail.note(s, float(means[0, k]), float(means[1, k]), self._coefficients(s))
+        return float(self.bend.inverse(grid[best]))
 
     def solve(self, x: np.ndarray) -> Solution:
         """y*(x) and its derivative."""
@@ -92,7 +102,9 @@ class Curve:
 
     def coefficients(self, x: np.ndarray) -> np.ndarray:
         """Of the model of all rows."""
-        s, _ = self._strength(x)
+        return self._coefficients(self._strength(x)[0])
+
+    def _coefficients(self, s: float) -> np.ndarray:
         inside = self.directions @ (self.along / (self.spread[:, None] + s))
         return self.table.gradient(self.root[:, None] * inside)
 
@@ -121,12 +133,12 @@ def applies(table: Standardised, weight: np.ndarray) -> bool:
 
 
 def search(
-    table: Standardised, target: np.ndarray, weight: np.ndarray, bend: Bend,
+    table: Standardised, target: np.ndarray, weight: np.ndarray, bend: Bend, trail: Trail,
     run: Callable[..., Result] = minimize,
 ) -> Found:  # fmt: skip
     """The strength with the least error on rows left out, through `run`."""
     curve = Curve(table, target, weight, bend)
-    x = np.array([[curve.grid()]])
+    x = np.array([[curve.grid(trail)]])
     result = run(curve, Solved(curve.solve), x, curve.solve(x).y)
     coef = curve.coefficients(result.x)
     return Found(result.x.item(), result, coef, curve.mean)

@@ -1,168 +1,17 @@
-"""Linear models that find their own penalty strengths: one per feature, class, group, or in all.
-
-What they share, and the one for classes; the one for numbers is in ridge.py.
-"""
+"""Logistic regression that finds its own penalty strengths."""
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.preprocessing import LabelEncoder
-from sklearn.utils import check_random_state
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import validate_data
 
-from untuned.estimators.penalties import folds, groups, standardisation
+from untuned.estimators.penalties.base import WithNorm
 from untuned.util import interrupts, limits, threads
-from untuned.util.wording import brief, unknown
-
-NORMS = ("l2", "l1", "elasticnet")
-
-
-class BilevelLinear(BaseEstimator):
-    """What the two estimators share: parameters, the search, and outputs."""
-
-    _column = "class"
-    norm: Any = "l2"
-
-    def __init__(
-        self, *, penalty: Any = "feature", cv: Any = None, method: Any = "auto",
-        max_steps: int = 100, max_seconds: float | None = None, random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:  # fmt: skip
-        self.penalty = penalty
-        self.cv = cv
-        self.method = method
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def _search(
-        self, loss: str, X: Any, target: np.ndarray, strata: np.ndarray, names: Any,
-        weight: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-        """Coefficients (columns, features) in the units of X, and the intercepts."""
-        from untuned.estimators.penalties import condensed, scaling, search
-
-        settings = self._settings()
-        columns = target.shape[1]
-        feature_names = getattr(self, "feature_names_in_", None)
-        chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
-        random = np.random.default_rng(settings.seed)
-        table = standardisation.make(X, weight)
-        rows = search.Rows(loss, table, target.astype(table.X.dtype), weight)
-        pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
-        part: Any = slice(None)
-        if self.cv is None and not pack:
-            part = folds.sample(strata, weight, X.shape[1], random)
-        some, strata = rows, strata[part]
-        if not isinstance(part, slice):
-            some = search.Rows(loss, table.rows(part), rows.target[part], weight[part])
-        many = len(chosen.names) > 1
-        plans = self._plans(some, X, strata, random, many, pack)
-        found: Any
-        if self._norm() == "l2":
-            scales = of_part = scaling.make(*rows)
-            if some is not rows:
-                of_part = scaling.make(*some)
-            found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
-            coef, intercept = search.fit(rows, scales, found.strengths[chosen.member], found.near)
-        else:
-            from untuned.estimators.penalties import sparse_search
-
-            mixed = self._norm() == "elasticnet"
-            found = sparse_search.search(
-                some, plans, chosen.member, len(chosen.names), mixed, settings
-            )
-            coef, intercept = sparse_search.fit(rows, chosen.member, found)
-            if mixed:
-                self.l1_ratio_ = found.share
-        self.regularization_ = found.strengths
-        self.groups_ = np.array(chosen.names, dtype=object)
-        self.result_, self.n_iter_ = found.result, found.steps
-        coef = (coef / table.scale[:, None]).T
-        return coef, intercept - coef @ table.mean
-
-    def _plans(
-        self, rows: Any, X: Any, strata: np.ndarray, random: np.random.Generator, many: bool,
-        pack: bool,
-    ) -> folds.Plans:  # fmt: skip
-        """Which rows choose the strengths and which judge them."""
-        from untuned.estimators.penalties import leave_one_out
-
-        weight = rows.weight
-        pairs = folds.splits(self.cv, X, strata, random)
-        each = self.cv is None and rows.loss == "squared" and self._norm() == "l2"
-        one = None
-        if not (each and leave_one_out.applies(rows.table, weight)):
-            one = folds.plan(pairs, strata, weight, many=False)
-        if not many or not folds.can_tell_apart(weight):
-            return folds.Plans(one)
-        if self.cv is not None or pack or len(strata) <= folds.FEW_ROWS:
-            return folds.Plans(one, folds.plan(pairs, strata, weight, many=True), None, pack)
-        split = folds.splits(folds.SHARE, X, strata, random)
-        plan = folds.plan(split, strata, weight, many=True)
-        return folds.Plans(one, plan, folds.elsewhere(pairs, strata, weight, plan))
-
-    def _norm(self) -> str:
-        """Which penalty it is."""
-        if not isinstance(self.norm, str) or self.norm not in NORMS:
-            raise unknown("norm", self.norm, NORMS)
-        return self.norm
-
-    def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weight.sum() > 0:
-            raise ValueError("sample_weight is zero for every row; expected some positive weights.")
-        return weight
-
-    def _settings(self) -> Any:
-        from untuned.estimators.penalties.search import Settings
-
-        if not isinstance(self.verbose, bool | np.bool_ | numbers.Integral):
-            raise ValueError(
-                f"verbose={brief(self.verbose)} is not usable; expected True for a live bar, or "
-                "False."
-            )
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        return Settings(
-            self.method, self.max_steps, self.max_seconds, int(seed), bool(self.verbose)
-        )
-
-    @threads.by_rows
-    def _outputs(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-
-
-class WithNorm(BilevelLinear):
-    """What estimators share whose user says which penalty it is."""
-
-    def __init__(
-        self, *, penalty: Any = "feature", norm: str = "l2", cv: Any = None, method: Any = "auto",
-        max_steps: int = 100, max_seconds: float | None = None, random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            penalty=penalty, cv=cv, method=method, max_steps=max_steps, max_seconds=max_seconds,
-            random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.norm = norm
 
 
 class BilevelLogisticRegression(ClassifierMixin, WithNorm):
@@ -217,6 +66,9 @@ class BilevelLogisticRegression(ClassifierMixin, WithNorm):
         The last search: its history, status and message.
     n_iter_ : int
         Steps of both searches.
+    path_ : Path
+        What `plot` shows: `strengths` that all groups had alike, `loss` and `error` of the rows
+        held back, `coef`, and `found`, the strengths after each step.
     n_features_in_, feature_names_in_ : as in every scikit-learn estimator.
 
     Examples

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from untuned.estimators.penalties.logistic import WithNorm
+from untuned.estimators.penalties.base import WithNorm
 from untuned.estimators.penalties.ridge import as_numbers
 from untuned.util import interrupts, limits
 from untuned.util.wording import brief
@@ -91,7 +91,7 @@ class BilevelPoisson(BilevelPositive):
     intercept_ : float
     regularization_ : ndarray of shape (n_groups,)
         The strengths, of standardised features: n_samples times `alpha` of `PoissonRegressor`.
-    l1_ratio_, groups_, result_, n_iter_, n_features_in_, feature_names_in_
+    l1_ratio_, groups_, result_, n_iter_, path_, n_features_in_, feature_names_in_
         As in `BilevelLogisticRegression`.
 
     Examples

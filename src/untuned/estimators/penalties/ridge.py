@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from untuned.estimators.penalties.logistic import BilevelLinear
+from untuned.estimators.penalties.base import BilevelLinear
 from untuned.util import interrupts, limits, threads
 from untuned.util.wording import brief
 
@@ -33,7 +33,7 @@ class BilevelRidge(RegressorMixin, BilevelLinear):
     intercept_ : float, or ndarray of shape (n_targets,)
     regularization_ : ndarray of shape (n_groups,)
         The strengths, of standardised features, in the units of `alpha` of `Ridge`.
-    groups_, result_, n_iter_, n_features_in_, feature_names_in_
+    groups_, result_, n_iter_, path_, n_features_in_, feature_names_in_
         As in `BilevelLogisticRegression`.
 
     Examples

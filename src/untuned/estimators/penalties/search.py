@@ -12,33 +12,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned import ops as array_libraries
-from untuned.closed_form import stacked
-from untuned.closed_form.losses import LOSSES, bounded
 from untuned.estimators.penalties import condensed, leave_one_out, scaling
+from untuned.estimators.penalties.fitting import alike, fit, fit_all, make, solved
 from untuned.estimators.penalties.folds import Plans, RowRoles
+from untuned.estimators.penalties.judging import (
+    Rows,
+    Watch,
+    is_more_than_chance,
+    judged,
+    weights,
+)
 from untuned.estimators.penalties.objective import Inner, Models, Outer
+from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.scaling import Scaling
-from untuned.estimators.penalties.standardisation import Standardised
-from untuned.estimators.penalties.strengths import Bend, Shares
-from untuned.problem.derivatives import Oracles
+from untuned.estimators.penalties.strengths import Bend
 from untuned.run import minimize
-from untuned.solvers.numerics import newton_cg, preconditioner
 
-PATIENCE = 5
-ERRORS = 2  # standard ones, of a gain that is more than chance
 # Of the first hypergradient: about the two digits that strengths get, and no less than rounding.
 TOLERANCE = {"float64": 1e-3, "float32": 1e-2}
 NEAR = 0.03  # the same, where the start is a fifth of a decade off at most
 FIRST_PER_ROW = 0.01  # strength at the start, for each row; at least 1
+AROUND = np.r_[0.5:3.1:0.5]  # decades on either side of the best strength, for the path
+CHEAP = 2**24  # rows times variables up to which solutions there take no time
+FEW_STEPS = 5  # for many strengths of very many features, of which each takes as long as a fit
 HONEST = 1e-3  # share of the error that is left in models that are compared
-ROUGH = 0.1  # share of the error that is left in the model that the search starts from
 
 
 class Settings(NamedTuple):
@@ -58,24 +60,7 @@ class Found(NamedTuple):
     near: tuple[np.ndarray, np.ndarray]  # of standardised features
     result: Any
     steps: int
-
-
-class Point(NamedTuple):
-    """A point of a run, and its mean loss on rows that had no part in it."""
-
-    x: np.ndarray
-    y: np.ndarray
-    loss: float
-    step: int
-
-
-class Rows(NamedTuple):
-    """What strengths are searched with."""
-
-    loss: str
-    table: Standardised
-    target: np.ndarray
-    weight: np.ndarray
+    path: Path
 
 
 class Stage(NamedTuple):
@@ -96,41 +81,48 @@ def search(
         minimize, method=settings.method, seed=settings.seed, progress=settings.progress,
         max_steps=settings.max_steps,
     )  # fmt: skip
-    alone = partial(run, max_seconds=settings.max_seconds)
+    alone, trail = partial(run, max_seconds=settings.max_seconds), Trail()
     if plans.one is None:
-        found = leave_one_out.search(*rows[1:], bend, partial(alone, tol=NEAR))
+        found = leave_one_out.search(*rows[1:], bend, trail, partial(alone, tol=NEAR))
         at = Stage(np.r_[found.x, np.zeros(groups)], found.coef, found.intercept, found.result)
+        trail.found.append(_strengths(bend, at.x))
     else:
-        at = _one(rows, plans.one, group, groups, scales, alone)
+        at = _one(rows, plans.one, group, groups, scales, trail, alone)
     steps = at.result.steps
     if plans.many is not None:
         seconds = settings.max_seconds
         if seconds is not None:
             seconds = max(seconds - at.result.seconds, 1e-3)
-        at = _many(rows, plans, plans.many, group, scales, at, partial(run, max_seconds=seconds))
+        run = partial(run, max_seconds=seconds)
+        at = _many(rows, plans, plans.many, group, scales, at, trail, run)
         steps += at.result.steps
     strengths = _strengths(bend, at.x)
-    return Found(strengths, (at.coef, at.intercept), at.result, steps)
+    trail.found.append(strengths)
+    return Found(strengths, (at.coef, at.intercept), at.result, steps, trail.path())
 
 
 def _one(
-    rows: Rows, plan: RowRoles, group: np.ndarray, groups: int, scales: Scaling, run: Any
-) -> Stage:
+    rows: Rows, plan: RowRoles, group: np.ndarray, groups: int, scales: Scaling, trail: Trail,
+    run: Any,
+) -> Stage:  # fmt: skip
     """One strength."""
     # Start where a penalty is felt: solutions are near there, and lead to those with weaker ones.
     first = max(1.0, FIRST_PER_ROW * rows.weight.sum())
     coef, intercept = fit(rows, scales, np.full(group.shape, first))
     x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
     models = make(rows, plan, group, scales, 0.0, 0.0)
-    y = _start(models, x, coef, intercept)
-    result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name])
+    y = alike(models, x, coef, intercept)
+    seen = _Seen(models, plan, rows.weight, trail)
+    result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=seen)
+    if y.size * len(rows.weight) <= CHEAP:
+        seen.around(result.x, result.y)
     w, b = models.model(result.x, result.y)
     return Stage(result.x[0], w.mean(axis=1), b.mean(axis=0), result)
 
 
 def _many(
     rows: Rows, plans: Plans, given: RowRoles, group: np.ndarray, scales: Scaling, at: Stage,
-    run: Any,
+    trail: Trail, run: Any,
 ) -> Stage:  # fmt: skip
     """One strength per group, if they earn it; else what was there."""
     plan, used = given, rows
@@ -143,8 +135,12 @@ def _many(
     models = make(used, plan, group, scales, 1.0, errors)
     x = np.repeat(at.x[None].astype(used.table.X.dtype), vectors, axis=0)
     # Solved, as the models that were there had a part in training on rows that judge now.
-    y = _solved(models, x, _start(models, x, at.coef, at.intercept), HONEST)
-    watch = Watch(_Judges(models, plan, used.weight), x, y)
+    y = solved(models, x, alike(models, x, at.coef, at.intercept), HONEST)
+    bend = Bend.of_rows(rows.weight)
+    judges = _Judges(models, plan, used.weight)
+    watch = Watch(judges, x, y, lambda x: trail.found.append(_strengths(bend, x.mean(axis=0))))
+    if not len(scales.basis):
+        run = partial(run, max_steps=min(FEW_STEPS, run.keywords["max_steps"]))
     result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=watch)
     sides = [models.model(point.x, point.y) for point in (watch.start, watch.best)]
     found = watch.best.x.mean(axis=0)
@@ -167,55 +163,44 @@ def _holds_elsewhere(
     losses = []
     for each in (at.x, x):
         strengths = _strengths(bend, each)[group]
-        w, b = fit_all(rows, plan.train, scales, strengths, (at.coef, at.intercept))
+        w, b = fit_all(rows, plan.train, scales, strengths, (at.coef, at.intercept), HONEST)
         losses.append(judged(rows, plan.judge, w, b))
     return is_more_than_chance(losses[0] - losses[1], weights(rows, plan.judge))
 
 
-def _start(models: Models, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """y of models that are all alike."""
-    count = len(models.shares.total)
-    w, b = np.repeat(coef[:, None], count, axis=1), np.repeat(intercept[None], count, axis=0)
-    return models.inner_variable(x, w, b)
+class _Seen:
+    """The callback of the run for one strength: notes what is seen at each step."""
 
+    def __init__(self, models: Models, plan: RowRoles, weight: np.ndarray, trail: Trail):
+        self.models, self.trail, self.rows = models, trail, plan.valid.T
+        self.weight = np.broadcast_to(weight, self.rows.shape)[self.rows]
 
-def make(
-    rows: Rows, plan: RowRoles, group: np.ndarray, scales: Scaling, free: float, errors: float
-) -> Models:
-    """The models of a plan; groups differ if `free` is 1. `errors`: variance of squared errors."""
-    loss, table, target, weight = rows
-    dtype = table.X.dtype
-    train, valid = weight[:, None] * plan.train, weight[:, None] * plan.valid
-    total = train.sum(axis=0)
-    owner = plan.mix.argmax(axis=1)
-    judged = np.bincount(owner, valid.sum(axis=0), plan.mix.shape[1])
-    bend = Bend(Bend.of_rows(weight).limits.astype(dtype))
-    shares = Shares(plan.mix.astype(dtype), group, total.astype(dtype), bend, free, scales)
-    doubt = np.stack([1 / judged, 1 / judged], axis=1)
-    if not LOSSES[loss].is_log_loss:
-        doubt *= [0, errors]
-    train, valid = (train / total).astype(dtype), (valid / judged[owner]).astype(dtype)
-    return Models(loss, table, target, train, valid, shares, doubt.astype(dtype))
+    def __call__(self, snapshot: Any) -> None:
+        self.look(snapshot.x, snapshot.y)
+        groups = np.full(snapshot.x.shape[1] - 1, self._strength(snapshot.x))
+        self.trail.found.append(groups)
 
+    def look(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Note the losses of the rows held back, and the mean of the models."""
+        at = self.models.at(x, y)
+        losses = self.models.judged(at.z)[self.rows].astype(np.float64)
+        self.trail.add(self._strength(x), losses, self.weight, at.w.mean(axis=1))
 
-class Watch:
-    """The callback of a run: keeps the best point by the judges' loss."""
+    def around(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Look on either side of x."""
+        bend = self.models.shares.bend
+        for side in (1, -1):
+            near = y
+            for decades in side * AROUND:
+                logarithm = bend(x[0, 0])[0] + decades * np.log(10)
+                if bend.limits[0] < logarithm < bend.limits[1]:
+                    there = x.copy()
+                    there[0, 0] = bend.inverse(float(logarithm))
+                    near = solved(self.models, there, near, HONEST)
+                    self.look(there, near)
 
-    def __init__(
-        self, judges: Callable[[np.ndarray, np.ndarray], float], x: np.ndarray, y: np.ndarray
-    ):
-        self.judges = judges
-        self.start = self.best = Point(x, y, judges(x, y), 0)
-
-    def __call__(self, snapshot: Any) -> bool:
-        self.look(snapshot.x, snapshot.y, snapshot.step)
-        return snapshot.step - self.best.step >= PATIENCE
-
-    def look(self, x: np.ndarray, y: np.ndarray, step: int) -> None:
-        """Keep this point if it is better."""
-        loss = self.judges(x, y)
-        if loss < self.best.loss:
-            self.best = Point(x, y, loss, step)
+    def _strength(self, x: np.ndarray) -> float:
+        return float(np.exp(self.models.shares.bend(x[0, 0])[0]))
 
 
 class _Judges:
@@ -231,77 +216,6 @@ class _Judges:
         """The weighted sum of their losses."""
         z = self.models.at(x, y).z[self.of]
         return float(self.weight @ self.models.judged(z)[self.rows].astype(np.float64))
-
-
-def judged(rows: Rows, judge: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The loss of each row that judges a model, model by model."""
-    loss, of = LOSSES[rows.loss], np.flatnonzero(judge.any(axis=0))
-    w, b = w[:, of], b[of]
-    z = stacked.outputs(rows.table.X, w, b - np.tensordot(rows.table.shift, w, axes=1))
-    losses = loss.value(z, rows.target.T, 1)
-    return (bounded(losses) if loss.is_log_loss else losses)[judge[:, of].T].astype(np.float64)
-
-
-def weights(rows: Rows, judge: np.ndarray) -> np.ndarray:
-    """Those of the rows of `_judged`."""
-    judge = judge[:, judge.any(axis=0)].T
-    return np.broadcast_to(rows.weight, judge.shape)[judge]
-
-
-def is_more_than_chance(gains: np.ndarray, weight: np.ndarray) -> bool:
-    """Whether gains of rows with these weights add up to more than two standard errors."""
-    gain = weight @ gains
-    error = (weight @ (gains - gain / weight.sum()) ** 2) ** 0.5
-    return bool(gain > ERRORS * error)
-
-
-def fit(
-    rows: Rows, scales: Scaling, strengths: np.ndarray,
-    start: tuple[np.ndarray, np.ndarray] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Coefficients (features, columns) and intercepts on all rows, with these strengths.
-
-    Roughly where there is no start, which is what a start is made of.
-    """
-    w, b = fit_all(rows, np.ones((len(rows.weight), 1), bool), scales, strengths, start)
-    return w[:, 0], b[0]
-
-
-def fit_all(
-    rows: Rows, train: np.ndarray, scales: Scaling, strengths: np.ndarray,
-    start: tuple[np.ndarray, np.ndarray] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """As `fit`, for each column of `train` a model on those rows: (features, models, columns)."""
-    loss, table, target, weight = rows
-    dtype, weights = table.X.dtype, weight[:, None] * train
-    total = weights.sum(axis=0)
-    share = (weights / total).astype(dtype)
-    none = np.zeros((train.shape[1], 1), dtype)
-    shares = Shares(
-        none, np.zeros(strengths.shape, int), total.astype(dtype), Bend(none[0]), 0.0, scales
-    )
-    fixed = shares.fixed(strengths.astype(dtype))
-    models = Models(loss, table, target, share, share, shares, none, fixed)
-    x = none[:1]
-    zero = np.zeros(strengths.shape), np.zeros(target.shape[1])
-    y = _start(models, x, *(start or zero))
-    exact = float(np.finfo(dtype).eps) ** 0.5
-    return models.model(x, _solved(models, x, y, exact if start else ROUGH))
-
-
-def _solved(models: Models, x: np.ndarray, y: np.ndarray, share: float) -> np.ndarray:
-    """The inner solution at x, with at most this share of y's error left."""
-    inner = Inner(models)
-    o = Oracles(array_libraries.get("numpy"), inner, inner)
-    with o.ops.precision(y):
-        matrix = preconditioner.identity(o, y)
-        if matrix is not None:
-            matrix = preconditioner.make(o, x, y, None, matrix)
-        solved = newton_cg.solve_inner(
-            o, x, y, None, share=share, most=2 * y[0].size + 10,
-            precondition=preconditioner.apply(o.ops, matrix),
-        )  # fmt: skip
-    return solved.y
 
 
 def _strengths(bend: Bend, x: np.ndarray) -> np.ndarray:

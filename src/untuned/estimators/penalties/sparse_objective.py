@@ -80,6 +80,12 @@ class SparseModels:
 
         return Solution(y, pull)
 
+    def held_back(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Losses of the rows that validate, model after model, and their weights."""
+        losses = np.concatenate([self._losses(each) for each in y])
+        used = self.valid.ravel() > 0
+        return losses[used], self.valid.ravel()[used]
+
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
         value = sum(self.valid[k] @ self._losses(y[k]) for k in range(len(y)))
         half = 0.5 * self._differences(x)

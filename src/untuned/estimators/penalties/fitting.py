@@ -1,0 +1,95 @@
+"""Models of a plan, and their fits with strengths that are given."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from untuned import ops as array_libraries
+from untuned.closed_form.losses import LOSSES
+from untuned.estimators.penalties.folds import RowRoles
+from untuned.estimators.penalties.judging import Rows
+from untuned.estimators.penalties.objective import Inner, Models
+from untuned.estimators.penalties.scaling import Scaling
+from untuned.estimators.penalties.strengths import Bend, Shares
+from untuned.problem.derivatives import Oracles
+from untuned.solvers.numerics import newton_cg, preconditioner
+
+ROUGH = 0.1  # share of the error that is left in the model that the search starts from
+
+
+def make(
+    rows: Rows, plan: RowRoles, group: np.ndarray, scales: Scaling, free: float, errors: float
+) -> Models:
+    """The models of a plan; groups differ if `free` is 1. `errors`: variance of squared errors."""
+    loss, table, target, weight = rows
+    dtype = table.X.dtype
+    train, valid = weight[:, None] * plan.train, weight[:, None] * plan.valid
+    total = train.sum(axis=0)
+    owner = plan.mix.argmax(axis=1)
+    judged = np.bincount(owner, valid.sum(axis=0), plan.mix.shape[1])
+    bend = Bend(Bend.of_rows(weight).limits.astype(dtype))
+    shares = Shares(plan.mix.astype(dtype), group, total.astype(dtype), bend, free, scales)
+    doubt = np.stack([1 / judged, 1 / judged], axis=1)
+    if not LOSSES[loss].is_log_loss:
+        doubt *= [0, errors]
+    train, valid = (train / total).astype(dtype), (valid / judged[owner]).astype(dtype)
+    return Models(loss, table, target, train, valid, shares, doubt.astype(dtype))
+
+
+def alike(models: Models, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+    """y of models that are all alike."""
+    count = len(models.shares.total)
+    w, b = np.repeat(coef[:, None], count, axis=1), np.repeat(intercept[None], count, axis=0)
+    return models.inner_variable(x, w, b)
+
+
+def fit(
+    rows: Rows, scales: Scaling, strengths: np.ndarray,
+    start: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Coefficients (features, columns) and intercepts on all rows, with these strengths.
+
+    Roughly where there is no start, which is what a start is made of.
+    """
+    w, b = fit_all(rows, np.ones((len(rows.weight), 1), bool), scales, strengths, start)
+    return w[:, 0], b[0]
+
+
+def fit_all(
+    rows: Rows, train: np.ndarray, scales: Scaling, strengths: np.ndarray,
+    start: tuple[np.ndarray, np.ndarray] | None = None, share: float | None = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """As `fit`, for each column of `train` a model on those rows: (features, models, columns).
+
+    `share` of the start's error may be left; by default what rounding leaves.
+    """
+    loss, table, target, weight = rows
+    dtype, weights = table.X.dtype, weight[:, None] * train
+    total = weights.sum(axis=0)
+    train = (weights / total).astype(dtype)
+    none = np.zeros((len(total), 1), dtype)
+    shares = Shares(
+        none, np.zeros(strengths.shape, int), total.astype(dtype), Bend(none[0]), 0.0, scales
+    )
+    fixed = shares.fixed(strengths.astype(dtype))
+    models = Models(loss, table, target, train, train, shares, none, fixed)
+    x = none[:1]
+    zero = np.zeros(strengths.shape), np.zeros(target.shape[1])
+    y = alike(models, x, *(start or zero))
+    exact = share or float(np.finfo(dtype).eps) ** 0.5
+    return models.model(x, solved(models, x, y, exact if start else ROUGH))
+
+
+def solved(models: Models, x: np.ndarray, y: np.ndarray, share: float) -> np.ndarray:
+    """The inner solution at x, with at most this share of y's error left."""
+    inner = Inner(models)
+    o = Oracles(array_libraries.get("numpy"), inner, inner)
+    with o.ops.precision(y):
+        matrix = preconditioner.identity(o, y)
+        if matrix is not None:
+            matrix = preconditioner.make(o, x, y, None, matrix)
+        found = newton_cg.solve_inner(
+            o, x, y, None, share=share, most=2 * y[0].size + 10,
+            precondition=preconditioner.apply(o.ops, matrix),
+        )  # fmt: skip
+    return found.y

@@ -1,0 +1,67 @@
+"""Sparse rows stay sparse: memory in multiples of X's own, and absolute penalties on more rows."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from untuned.estimators import BilevelLasso, BilevelLogisticRegression
+from untuned.estimators.penalties import judging, sparse_search
+
+
+def words(rows=5500, features=20_000, classes=4, seed=0):
+    """Rows of sixty words, of which each class has some of its own."""
+    random = np.random.default_rng(seed)
+    y = random.integers(classes, size=rows)
+    own = random.integers(200, size=(rows, 10)) + 200 * y[:, None]
+    columns = np.hstack([own, random.integers(200 * classes, features, size=(rows, 50))])
+    place = np.repeat(np.arange(rows), 60), columns.ravel()
+    X = sparse.coo_matrix((np.ones(columns.size), place), shape=(rows, features)).tocsr()
+    return X, y
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("penalty", "most"), [("all", 9), ("feature", 13)])
+def test_memory_of_a_sparse_fit(penalty, most):
+    """Of which coefficients are the most; dense, X alone would take more than 200 times its own."""
+    X, y = words()
+    BilevelLogisticRegression(penalty="all", max_steps=1, cv=2).fit(X[:200, :50], y[:200])
+    tracemalloc.start()
+    try:
+        model = BilevelLogisticRegression(penalty=penalty, max_steps=2, random_state=0).fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    own = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+    assert peak < most * own
+    assert model.score(X, y) > 0.9
+
+
+def test_absolute_strengths_grow_with_the_root_of_the_rows():
+    strengths, share = sparse_search._for_all(np.array([1.0, 10.0]), 1.0, 4.0)
+    assert strengths.tolist() == [2, 20]
+    assert share == 1
+    # Of a mixture the squared part stays as it is.
+    strengths, share = sparse_search._for_all(np.array([10.0]), 0.25, 9.0)
+    assert strengths.tolist() == [15]
+    assert share * 15 == pytest.approx(7.5)
+    assert (1 - share) * 15 == pytest.approx(7.5)
+
+
+@pytest.mark.long
+def test_the_strength_of_all_rows_is_more_than_that_of_the_folds():
+    """Of two folds, with half of the rows each, by the root of two."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 20))
+    model = BilevelLasso(penalty="all", cv=2, random_state=0).fit(
+        X, X[:, 0] + random.normal(size=200)
+    )
+    found = model.path_.found
+    assert found[-1, 0] / found[-2, 0] == pytest.approx(2**0.5, rel=0.05)
+
+
+def test_a_gain_may_be_asked_to_be_one_standard_error():
+    gains, ones = np.array([1.0, -0.5] * 8), np.ones(16)  # 4, with an error of 3
+    assert judging.is_more_than_chance(gains, ones, 1.0)
+    assert not judging.is_more_than_chance(gains, ones)
