@@ -149,6 +149,18 @@ def test_strengths_are_sorted_as_numbers(runs, browser):
 
 
 @pytest.mark.browser
+def test_charts_are_as_large_as_they_were_drawn(runs, browser):
+    """A page has drawings of its own beside plotly's charts, and each its own style."""
+    opened(browser, runs / "regularize" / "report.html")
+    sizes = browser.execute_script("""return Array.from(
+        document.querySelectorAll("svg.main-svg"),
+        (svg) => [Number(svg.getAttribute("width")), svg.getBoundingClientRect().width])""")
+    assert sizes
+    for drawn, shown in sizes:
+        assert shown == pytest.approx(drawn, abs=1)
+
+
+@pytest.mark.browser
 def test_charts_show_names_as_they_are(runs, browser):
     """plotly would take <b> in a name for one of its own marks."""
     opened(browser, runs / "coreset" / "report.html")

@@ -18,10 +18,10 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 12, 30, 44
 MOST_POINTS = 400  # of a line; more are not seen at this width
 
 STYLE = """
-.charts svg { width: 100%; height: auto; max-width: 34rem; }
-.charts svg text { font: 12px system-ui, sans-serif; fill: var(--faint); }
-.charts svg .title { font-size: 14px; fill: var(--ink); }
-.charts svg .axis { stroke: var(--line); }
+.charts > svg { width: 100%; height: auto; max-width: 34rem; }
+.charts > svg text { font: 12px system-ui, sans-serif; fill: var(--faint); }
+.charts > svg .title { font-size: 14px; fill: var(--ink); }
+.charts > svg .axis { stroke: var(--line); }
 """
 
 
