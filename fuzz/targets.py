@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_matrix, save_npz
 
-from untuned.commands import job, record
+from untuned.commands import job, record, sources
 from untuned.experiments import datasets
 from untuned.experiments.comparison import records
 from untuned.report import run_page
@@ -222,7 +222,7 @@ def read_texts(folder: Path, content: bytes) -> None:
     path.write_bytes(content)
     with sentence_or_result():
         label = str(files.read(path).frame.columns[-1])
-        ready = job.make_ready(path, label, None, reads_text=True)
+        ready = job.make_ready(path, label, None, sources.TAKES)
         values = ready.X.data if hasattr(ready.X, "toarray") else ready.X
         assert np.isfinite(values).all()
 

@@ -9,10 +9,12 @@ from sklearn.preprocessing import StandardScaler
 import untuned
 from untuned.closed_form.losses import bounded, bounded_slope
 from untuned.estimators import BilevelLogisticRegression, BilevelRidge
-from untuned.estimators.penalties import condensed, fitting, folds, leave_one_out, search, solved
-from untuned.estimators.penalties import scaling as scalings
+from untuned.estimators.penalties import folds
 from untuned.estimators.penalties import standardisation as tables
-from untuned.estimators.penalties.judging import Rows
+from untuned.estimators.penalties.objectives import condensed, solved
+from untuned.estimators.penalties.objectives import scaling as scalings
+from untuned.estimators.penalties.selection import fitting, leave_one_out, search
+from untuned.estimators.penalties.selection.judging import Rows
 from untuned.estimators.penalties.strengths import Bend
 
 

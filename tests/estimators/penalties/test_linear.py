@@ -18,9 +18,11 @@ from sklearn.utils.estimator_checks import check_estimator
 import untuned
 from untuned.closed_form import stacked
 from untuned.estimators import BilevelLogisticRegression, BilevelRidge
-from untuned.estimators.penalties import fitting, folds, objective, scaling, search
+from untuned.estimators.penalties import folds
 from untuned.estimators.penalties import standardisation as tables
-from untuned.estimators.penalties.judging import Rows
+from untuned.estimators.penalties.objectives import objective, scaling
+from untuned.estimators.penalties.selection import fitting, search
+from untuned.estimators.penalties.selection.judging import Rows
 
 
 def rows(count=120, features=6, classes=2, seed=0):

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from untuned.estimators import BilevelLasso, BilevelLogisticRegression
-from untuned.estimators.penalties import judging, sparse_search
+from untuned.estimators.penalties.selection import judging, sparse_search
 
 
 def words(rows=5500, features=20_000, classes=4, seed=0):

@@ -19,11 +19,12 @@ from untuned.estimators import (
     BilevelLogisticRegression,
     BilevelPoisson,
 )
-from untuned.estimators.penalties import folds, lasso_solver
+from untuned.estimators.penalties import folds
 from untuned.estimators.penalties import standardisation as tables
-from untuned.estimators.penalties.lasso_solver import Design, Penalty
-from untuned.estimators.penalties.solved import Solved
-from untuned.estimators.penalties.sparse_objective import SparseModels
+from untuned.estimators.penalties.objectives import lasso_solver
+from untuned.estimators.penalties.objectives.lasso_solver import Design, Penalty
+from untuned.estimators.penalties.objectives.solved import Solved
+from untuned.estimators.penalties.objectives.sparse_objective import SparseModels
 
 
 def planted(count=150, features=12, seed=0):

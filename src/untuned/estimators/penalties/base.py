@@ -50,8 +50,9 @@ class BilevelLinear(BaseEstimator):
         weight: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Coefficients (columns, features) in the units of X, and the intercepts."""
-        from untuned.estimators.penalties import condensed, fitting, scaling, search
-        from untuned.estimators.penalties.judging import Rows
+        from untuned.estimators.penalties.objectives import condensed, scaling
+        from untuned.estimators.penalties.selection import fitting, search
+        from untuned.estimators.penalties.selection.judging import Rows
 
         settings = self._settings()
         columns = target.shape[1]
@@ -77,7 +78,7 @@ class BilevelLinear(BaseEstimator):
             found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
             coef, intercept = fitting.fit(rows, scales, found.strengths[chosen.member], found.near)
         else:
-            from untuned.estimators.penalties import sparse_search
+            from untuned.estimators.penalties.selection import sparse_search
 
             mixed = self._norm() == "elasticnet"
             found = sparse_search.search(
@@ -85,7 +86,7 @@ class BilevelLinear(BaseEstimator):
             )
             coef, intercept = sparse_search.fit(rows, chosen.member, found)
             if mixed:
-                self.l1_ratio_ = found.share
+                self.l1_ratio_ = float(found.share)
         self.regularization_ = found.strengths
         self.groups_ = np.array(chosen.names, dtype=object)
         self.result_, self.n_iter_, self.path_ = found.result, found.steps, found.path
@@ -97,7 +98,7 @@ class BilevelLinear(BaseEstimator):
         pack: bool,
     ) -> folds.Plans:  # fmt: skip
         """Which rows choose the strengths and which judge them."""
-        from untuned.estimators.penalties import leave_one_out
+        from untuned.estimators.penalties.selection import leave_one_out
 
         weight = rows.weight
         pairs = folds.splits(self.cv, X, strata, random)
@@ -151,7 +152,7 @@ class BilevelLinear(BaseEstimator):
         return weight
 
     def _settings(self) -> Any:
-        from untuned.estimators.penalties.search import Settings
+        from untuned.estimators.penalties.selection.search import Settings
 
         if not isinstance(self.verbose, bool | np.bool_ | numbers.Integral):
             raise ValueError(

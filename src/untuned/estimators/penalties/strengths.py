@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from untuned.estimators.penalties.scaling import Scaling, Turn
+from untuned.estimators.penalties.objectives.scaling import Scaling, Turn
 
 LOWEST, MOST_PER_ROW = 1e-4, 100.0
 

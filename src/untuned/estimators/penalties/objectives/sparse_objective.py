@@ -13,10 +13,10 @@ import numpy as np
 from scipy.special import expit
 
 from untuned.closed_form.losses import bounded, bounded_slope
-from untuned.estimators.penalties import lasso_solver
 from untuned.estimators.penalties.folds import RowRoles
-from untuned.estimators.penalties.lasso_solver import Design, Fit, Penalty
-from untuned.estimators.penalties.solved import Solution
+from untuned.estimators.penalties.objectives import lasso_solver
+from untuned.estimators.penalties.objectives.lasso_solver import Design, Fit, Penalty
+from untuned.estimators.penalties.objectives.solved import Solution
 from untuned.estimators.penalties.strengths import Bend
 
 LEAST_SHARE = 0.01  # of the absolute penalty in an elastic net: it is one

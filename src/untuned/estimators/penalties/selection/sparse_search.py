@@ -18,9 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
-from untuned.estimators.penalties import condensed, lasso_solver
 from untuned.estimators.penalties.folds import Plans, RowRoles
-from untuned.estimators.penalties.judging import (
+from untuned.estimators.penalties.objectives import condensed, lasso_solver
+from untuned.estimators.penalties.objectives.lasso_solver import Design, Fit
+from untuned.estimators.penalties.objectives.solved import Solved
+from untuned.estimators.penalties.objectives.sparse_objective import (
+    LEAST_SHARE,
+    SparseModels,
+    penalty,
+)
+from untuned.estimators.penalties.path import Path, Trail
+from untuned.estimators.penalties.selection.judging import (
     ERRORS,
     Rows,
     Watch,
@@ -28,11 +36,7 @@ from untuned.estimators.penalties.judging import (
     judged,
     weights,
 )
-from untuned.estimators.penalties.lasso_solver import Design, Fit
-from untuned.estimators.penalties.path import Path, Trail
-from untuned.estimators.penalties.search import NEAR, TOLERANCE, Settings, two_digits
-from untuned.estimators.penalties.solved import Solved
-from untuned.estimators.penalties.sparse_objective import LEAST_SHARE, SparseModels, penalty
+from untuned.estimators.penalties.selection.search import NEAR, TOLERANCE, Settings, two_digits
 from untuned.estimators.penalties.strengths import Bend
 from untuned.run import minimize
 

@@ -17,19 +17,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.estimators.penalties import condensed, leave_one_out, scaling
-from untuned.estimators.penalties.fitting import alike, fit, fit_all, make, solved
 from untuned.estimators.penalties.folds import Plans, RowRoles
-from untuned.estimators.penalties.judging import (
+from untuned.estimators.penalties.objectives import condensed, scaling
+from untuned.estimators.penalties.objectives.objective import Inner, Models, Outer
+from untuned.estimators.penalties.objectives.scaling import Scaling
+from untuned.estimators.penalties.path import Path, Trail
+from untuned.estimators.penalties.selection import leave_one_out
+from untuned.estimators.penalties.selection.fitting import alike, fit, fit_all, make, solved
+from untuned.estimators.penalties.selection.judging import (
     Rows,
     Watch,
     is_more_than_chance,
     judged,
     weights,
 )
-from untuned.estimators.penalties.objective import Inner, Models, Outer
-from untuned.estimators.penalties.path import Path, Trail
-from untuned.estimators.penalties.scaling import Scaling
 from untuned.estimators.penalties.strengths import Bend
 from untuned.run import minimize
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from untuned.estimators.penalties.objectives.solved import Solution, Solved
 from untuned.estimators.penalties.path import Trail
-from untuned.estimators.penalties.solved import Solution, Solved
 from untuned.estimators.penalties.standardisation import Standardised
 from untuned.estimators.penalties.strengths import Bend
 from untuned.run import minimize

@@ -7,9 +7,9 @@ import numpy as np
 from untuned import ops as array_libraries
 from untuned.closed_form.losses import LOSSES
 from untuned.estimators.penalties.folds import RowRoles
-from untuned.estimators.penalties.judging import Rows
-from untuned.estimators.penalties.objective import Inner, Models
-from untuned.estimators.penalties.scaling import Scaling
+from untuned.estimators.penalties.objectives.objective import Inner, Models
+from untuned.estimators.penalties.objectives.scaling import Scaling
+from untuned.estimators.penalties.selection.judging import Rows
 from untuned.estimators.penalties.strengths import Bend, Shares
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.numerics import newton_cg, preconditioner

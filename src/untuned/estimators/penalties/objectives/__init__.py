@@ -1,0 +1,1 @@
+"""The bilevel problems of the linear models, and the solvers of their inner ones."""

@@ -1,0 +1,1 @@
+"""How strengths are found: which rows judge them, and the search."""
