@@ -20,7 +20,7 @@ from common import experiment, one_core
 from untuned.experiments.comparison import grids
 from untuned.experiments.problems.experiment import Experiment
 from untuned.run import stages
-from untuned.solvers.auto import implicit, trials
+from untuned.solvers.auto import direction, trials
 from untuned.solvers.numerics import lbfgs, preconditioner
 
 SUITE = (
@@ -208,7 +208,7 @@ ABLATIONS = {
     "no preconditioner": ((preconditioner, "MOST_VARIABLES", 0),),
     "y and v to 1e-3": ((trials, "SHARE", 1e-3), (trials, "FIRST_SHARE", 1e-3)),
     "one pair for BFGS": ((lbfgs, "PAIRS", 1),),
-    "first step 1e-3": ((implicit, "FIRST_LENGTH", 1e-3),),
+    "first step 1e-3": ((direction, "FIRST_LENGTH", 1e-3),),
 }
 
 

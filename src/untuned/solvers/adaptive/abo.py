@@ -23,9 +23,9 @@ from typing import ClassVar, Literal, NamedTuple
 from untuned.data.batches import Batch
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
+from untuned.solvers.adaptive.state import linear_solution
 from untuned.solvers.base import Info, Solver, descend_x, value_estimate
 from untuned.solvers.hyperparameters import require_choice, require_count, require_positive
-from untuned.solvers.numerics import conjugate_gradient
 
 SOLVED = 1e-30  # a squared norm whose inverse float32 still holds
 
@@ -87,12 +87,7 @@ class ABO(Solver):
         y, length, taken = self._average(o, x, state.start, steps, batch)
         f = o.outer(x, y, batch.outer)
         g_norm = ops.norm(o.inner_grad(x, y, batch.inner))
-        linear = o.linear(x, y, batch.inner)
-        residual = ops.sub(f.grad_y, linear.hvp(state.v))
-        solved = conjugate_gradient.solve(
-            ops, linear.hvp, residual, state.v, most=self.linear_steps
-        )
-        hypergrad = ops.sub(f.grad_x, linear.cross(solved.z))
+        solved, hypergrad = linear_solution(o, x, y, state.v, f, batch.inner, self.linear_steps)
         accumulator = ops.hypot(state.accumulator, state.moved)
         gamma = 1.0 / accumulator
         x, moved = descend_x(o, gamma, hypergrad, ops.norm(hypergrad), x)

@@ -1,4 +1,4 @@
-"""What BiSLS and BiSPS share: their state, and v by conjugate gradients."""
+"""What adaptive methods share: v by conjugate gradients, and the state of BiSLS and BiSPS."""
 
 from __future__ import annotations
 

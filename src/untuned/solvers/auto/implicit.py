@@ -42,14 +42,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from untuned.data.batches import Batch
-from untuned.ops import Ops, Scalar, Tree
+from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.auto import trials
+from untuned.solvers.auto import direction, trials
 from untuned.solvers.base import CONVERGED, ENOUGH, GO_ON, STALLED, Info, size
 from untuned.solvers.numerics import lbfgs, preconditioner
 from untuned.solvers.numerics.preconditioner import Keeper, Model
 
-FIRST_LENGTH = 0.1  # of a step of x
 FAILURES = 2
 LITTLE = 0.01  # share of the whole decrease below which a step on a sample is the last
 IDLE = 3  # steps in a row that promise a trifle
@@ -92,7 +91,7 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
     return State(
         x=x, y=y, v=ops.zeros_like(y), value=zero, hypergrad=nothing, direction=nothing,
         slope=zero, memory=lbfgs.empty(ops, x),
-        length=FIRST_LENGTH * entries**0.5 * ops.where(rms > 0, rms, zero + 1),
+        length=direction.FIRST_LENGTH * entries**0.5 * ops.where(rms > 0, rms, zero + 1),
         model=preconditioner.start(o, y),
         first_norm=zero, first_value=zero, earlier=zero, mark=(zero, zero_count),
         held_out=zero, gained=zero,
@@ -209,10 +208,10 @@ def _look_ahead(o: Oracles, state: State, trial: trials.Trial, here: Evaluation,
     # Where Phi has only bent downwards so far, no model says how far to go: farther than this.
     bent_down = (memory.count == 0) & (ops.dot(step_of_x, change) < 0)
     farther = ops.where(bent_down, trials.GROWTH * went, went)
-    first_length = _first_length(ops, state.length, trial.outer.value, here.hypergrad)
+    first_length = direction.first_length(ops, state.length, trial.outer.value, here.hypergrad)
     length = ops.where(first, first_length, farther)
     length = ops.where(moved, length, 0.01 * state.length)
-    p, norm, step_size = _direction(o, memory, x, here.hypergrad, length)
+    p, norm, step_size = direction.of(o, memory, x, here.hypergrad, length)
     return Ahead(memory, length, p, norm, step_size, ops.dot(here.on_sample, p))
 
 
@@ -245,7 +244,7 @@ def _judge(
     failures = ops.where(trial.accepted == 0, state.failures + 1, zero_count)
     held_out, gained, over = _watch_held_out(o, state, batch, x, y)
     # Before there is a model of Phi to say what a step can gain, a tenth of |f| stands for it.
-    gain = ops.where(ahead.memory.count > 0, -ahead.slope, FIRST_LENGTH * size_of_f)
+    gain = ops.where(ahead.memory.count > 0, -ahead.slope, direction.FIRST_LENGTH * size_of_f)
     over = over | (ops.maximum(here.sample_error, -here.sample_error) > gain)
     # No way down is the end all the same, where |h| has fallen as far as f can resolve.
     at_rest = (failures >= FAILURES) & (ahead.norm <= ops.epsilon(y) ** 0.5 * first_norm)
@@ -266,34 +265,6 @@ def _judge(
     return Judgement(
         verdict, over, first_norm, first_value, mark, held_out, gained, failures, idle
     )  # fmt: skip
-
-
-def _direction(
-    o: Oracles, memory: lbfgs.Pairs, x: Tree, hypergrad: Tree, length: Scalar
-) -> tuple[Tree, Scalar, Scalar]:
-    """The direction p, the norm that is zero at a stationary point, and a step size to report.
-
-    Under a constraint: the spectral projected gradient (Birgin, Martinez and Raydan), since only
-    the projection of the set is known.
-    """
-    ops = o.ops
-    norm = ops.norm(hypergrad)
-    has = memory.count > 0
-    short = length / ops.where(norm > 0, norm, 1.0)
-    along = ops.where(has, lbfgs.scale(ops, memory), short)
-    if o.project is None:
-        quasi_newton = lbfgs.direction(ops, memory, hypergrad)
-        down = ops.tree_map(lambda leaf: -short * leaf, hypergrad)
-        return ops.where(has, quasi_newton, down), norm, along
-    p = ops.sub(o.project(ops.axpy(-along, hypergrad, x)), x)
-    return p, ops.norm(p) / along, along
-
-
-def _first_length(ops: Ops, longest: Scalar, f: Scalar, hypergrad: Tree) -> Scalar:
-    """No farther than to where the slope promises a tenth of |f|, whatever the unit of x."""
-    norm = ops.norm(hypergrad)
-    promising = FIRST_LENGTH * ops.maximum(f, -f) / ops.where(norm > 0, norm, 1.0)
-    return ops.where((promising > 0) & (promising < longest), promising, longest)
 
 
 def _watch_held_out(
