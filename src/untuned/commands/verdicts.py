@@ -44,8 +44,10 @@ def of_classes(
     given = {} if pred_probs is None else {"pred_probs": pred_probs}
     cleaner: Any = LabelCleaner(**job.estimator_options(), **asked)
     cleaner.fit(X, y, X_trusted=X_trusted, y_trusted=y_trusted, **given)
-    quality, suggested = np.asarray(cleaner.quality_, np.float64), np.asarray(cleaner.suggested_)
+    quality, suggested = np.asarray(cleaner.quality_, np.float64), np.array(cleaner.suggested_)
     issues, rate = np.asarray(cleaner.issues_, np.int64), float(cleaner.noise_rate_)
+    # Who looks at a suspect is shown another label, also where the given one is likelier.
+    suggested[issues] = np.asarray(cleaner.alternative_)[issues]
     return Verdicts(
         quality, suggested, np.asarray(cleaner.weights_, np.float64), issues, rate, _heard(cleaner),
         getattr(cleaner, "coef_", None), getattr(cleaner, "intercept_", None), cleaner.classes_,
