@@ -67,6 +67,10 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         Who was asked, and with which weight in the end; 0 for who did not help.
     noise_rate_ : float
         Estimated share of wrong labels.
+    sure_share_ : float
+        Share of rows that judges take for one class with a probability of 0.9 or more, given labels
+        left aside. Below a half, overlapping classes and wrong labels look alike: `noise_rate_` may
+        then be far off, and trusted rows help.
     transition_ : ndarray of shape (n_classes, n_classes)
         Estimated probability of each given label (columns) for each true one (rows).
     classes_ : ndarray of shape (n_classes,)
@@ -179,6 +183,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self._keep(verdicts)
         self._judge(verdicts, X, given, place)
         self.noise_rate_ = float(np.average(1 - self.quality_, weights=weight))
+        sure = verdicts.probabilities[place].max(axis=1) >= noise.DECIDED
+        self.sure_share_ = float(np.average(sure, weights=weight))
         return self
 
     def _checked(
