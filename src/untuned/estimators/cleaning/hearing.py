@@ -123,7 +123,7 @@ class Hearing:
         """
         task, noisy = self.task, self.noisy
         least = noise.rate(found.transition, task.label[noisy], task.weight[noisy])
-        if least >= most - STILL / 2:
+        if least >= most - STILL / 2 and least >= most / 2:  # a rate may be small, and yet not zero
             return found
         likely = self._likelihood_of(found)
         for way in (1.0, 0.5):
