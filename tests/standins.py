@@ -41,8 +41,9 @@ class LabelCleaner(Standin):
         self.quality_ = np.where(is_suspect, 0.3 - 0.2 * rows / len(y), 0.9)
         self.weights_ = self.quality_
         self.issues_ = rows[is_suspect][::-1]
-        self.suggested_ = np.where(is_suspect, classes[(places + 1) % len(classes)], y)
-        self.noise_rate_ = 0.125
+        self.alternative_ = classes[(places + 1) % len(classes)]
+        self.suggested_ = np.where(is_suspect, self.alternative_, y)
+        self.noise_rate_, self.sure_share_ = 0.125, 0.9
         model = LogisticRegression(max_iter=1000).fit(X, y)
         self.predict_proba = model.predict_proba
         return self.take(model)

@@ -55,3 +55,25 @@ def test_whom_a_second_round_asks():
     heard = {"linear": 0.0, "neighbours": 1.0, "trees": 2.5, "boosting": 3.0, "yours": 9.0}
     assert worth_asking(heard) == ["linear", "neighbours", "trees"]
     assert worth_asking({}) == []
+
+
+def test_where_judges_are_sure_of_few_rows_the_share_is_doubted():
+    """Classes that say nothing of the rows, against classes that are far apart."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    noise = rng.normal(size=(200, 3)).astype(np.float32)
+    vague = verdicts.of_classes(JOB, noise, y, None, None, None, ("linear",))
+    assert "sure of" in vague.doubt
+    assert "--trusted" in vague.doubt
+    clear = verdicts.of_classes(JOB, noise + 9 * y[:, None], y, None, None, None, ("linear",))
+    assert clear.doubt == ""
+    checked = verdicts.of_classes(JOB, noise, y, noise[:20], y[:20], None, ("linear",))
+    assert checked.doubt == ""
+
+
+def test_where_predictions_are_coarse_the_share_of_wrong_numbers_is_doubted():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    vague = verdicts.of_numbers(JOB, X, rng.normal(size=200), None, None)
+    assert "swapped between rows" in vague.doubt
+    assert verdicts.of_numbers(JOB, X, X @ [3.0, 1.0], None, None).doubt == ""

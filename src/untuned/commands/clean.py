@@ -69,12 +69,14 @@ def _summary(
 ) -> dict[str, Any]:
     settled = 0 if decided is None else len(decided.settled)
     suspects = len(found.issues)
+    trusted = settled + (0 if y_trusted is None else len(y_trusted))
     summary = {
         "rows": len(ready.y),
-        "trusted_rows": settled + (0 if y_trusted is None else len(y_trusted)),
+        "trusted_rows": trusted,
         "suspect_labels": suspects,
         "share_of_rows": suspects / len(ready.y),
         "noise_rate_estimate": found.noise_rate,
+        "doubt": found.doubt,
         "judges": found.heard,
         "worth_asking_again": verdicts.worth_asking(found.heard),
     }
@@ -179,7 +181,9 @@ def words(done: Cleaned, job: Job) -> str:
     )
     lines = [
         f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
-        f"({summary['share_of_rows']:.1%}), judged {against}."
+        f"({summary['share_of_rows']:.1%}), judged {against}.",
+        f"Estimated share of wrong labels: {summary['noise_rate_estimate']:.1%}. "
+        f"{summary['doubt']}".rstrip(),
     ]
     if done.decided is not None:
         lines.append(

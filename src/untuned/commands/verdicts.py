@@ -30,6 +30,7 @@ class Verdicts(NamedTuple):
     classes: np.ndarray | None  # None for numbers
     result: Result | None  # of the last search
     spread: np.ndarray | None = None  # of numbers around the one suggested
+    doubt: str = ""  # a sentence, where the share of wrong labels cannot be told
 
 
 def of_classes(
@@ -44,18 +45,41 @@ def of_classes(
     given = {} if pred_probs is None else {"pred_probs": pred_probs}
     cleaner: Any = LabelCleaner(**job.estimator_options(), **asked)
     cleaner.fit(X, y, X_trusted=X_trusted, y_trusted=y_trusted, **given)
-    quality, suggested = np.asarray(cleaner.quality_, np.float64), np.asarray(cleaner.suggested_)
+    quality, suggested = np.asarray(cleaner.quality_, np.float64), np.array(cleaner.suggested_)
     issues, rate = np.asarray(cleaner.issues_, np.int64), float(cleaner.noise_rate_)
+    # Who looks at a suspect is shown another label, also where the given one is likelier.
+    suggested[issues] = np.asarray(cleaner.alternative_)[issues]
     return Verdicts(
         quality, suggested, np.asarray(cleaner.weights_, np.float64), issues, rate, _heard(cleaner),
         getattr(cleaner, "coef_", None), getattr(cleaner, "intercept_", None), cleaner.classes_,
-        cleaner.result_,
+        cleaner.result_, doubt="" if y_trusted is not None else about_classes(cleaner.sure_share_),
     )  # fmt: skip
 
 
 def _heard(cleaner: Any) -> dict[str, float]:
     found = getattr(cleaner, "judges_", {})
     return {str(name): float(weight) for name, weight in dict(found).items()}
+
+
+def about_classes(sure_share: float) -> str:
+    """What to know about the estimated share of wrong labels; nothing where it can be trusted."""
+    if sure_share >= 0.5:
+        return ""
+    return (
+        f"The judges are sure of {sure_share:.0%} of the rows only. Wrong labels and classes that "
+        "overlap look alike then, so this share may be far off; labels that you check and give as "
+        "--trusted help."
+    )
+
+
+def about_numbers(seen_share: float) -> str:
+    """The same for numbers."""
+    if seen_share >= 0.5:
+        return ""
+    return (
+        f"Of numbers swapped between rows, {seen_share:.0%} only would be suspects, as predictions "
+        "are too coarse; so more labels are wrong than this share says."
+    )
 
 
 def worth_asking(heard: dict[str, float]) -> list[str]:
@@ -75,7 +99,7 @@ def of_numbers(job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any) 
     suggested = np.where(found.quality < 0.5, found.predicted, y)
     return Verdicts(
         found.quality, suggested, found.quality, found.issues, found.noise_rate, found.heard,
-        found.coef, found.intercept, None, None, found.spread,
+        found.coef, found.intercept, None, None, found.spread, about_numbers(found.seen_share),
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def _lead(run: Run) -> str:
     lead = (
         f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
         f"({summary['share_of_rows']:.1%}), judged against {against}. The share of wrong labels is "
-        f"estimated at {summary['noise_rate_estimate']:.1%}."
+        f"estimated at {summary['noise_rate_estimate']:.1%}. {summary.get('doubt', '')}".rstrip()
     )
     if "corrected_labels" in summary:
         lead += (

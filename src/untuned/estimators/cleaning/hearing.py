@@ -17,7 +17,6 @@ from untuned.run.result import Result
 FIRST_POOLINGS, POOLINGS = 4, 2  # at most: weights and noise, each given the other
 STILL = 0.01  # change of the noise after which it is not asked for again
 
-PLATEAU = 0.5  # share of rows alike in noise, from which on it is taken to be seen there
 ABOUT_AS_LIKELY = 2.0  # logarithm of a likelihood; about a 95 % interval for one number
 Voices = Callable[[np.ndarray], np.ndarray]  # what judges say of true labels, given the noise
 
@@ -69,8 +68,8 @@ class Hearing:
         """The pool and the noise that go together; `before` is what was settled the last time.
 
         Likelihood alone does not tell noise from overlapping classes: so noise is never more than
-        what is seen where judges are surest. In a class most of whose rows are undecided, all the
-        noise it could have being taken out, no more noise is believed than in all.
+        what is seen where judges are surest. More noise in one class than in all is believed only
+        as far as it is one-sided, and most of the class' rows are decided once it is taken out.
         """
         decided = None if before is None else before.decided
         found = self._pooled(voices_given, transition, np.full(judges, 1 / judges))
@@ -78,14 +77,12 @@ class Hearing:
             most = self._ceiling(found)
             if decided is None and number == 1:
                 decided = self._decided(found)
-            limits = most.by_class
+            likely = self.noise_of(found.probabilities, transition)
+            rows, limits = self.task.weight @ found.probabilities, most.by_class
             if decided is not None:
-                limits = np.where(decided, limits, np.minimum(limits, most.overall))
-            new = noise.without_overlap(
-                self.noise_of(found.probabilities, transition),
-                found.probabilities,
-                self.task.weight,
-            )
+                above = np.where(decided, noise.one_sided(likely, rows), 0.0)
+                limits = np.minimum(limits, most.overall + above)
+            new = noise.without_overlap(likely, found.probabilities, self.task.weight)
             new = noise.limited(new, limits)
             moved, transition = np.abs(new - transition).max(), new
             if number == rounds - 1 or (moved < STILL and decided is not None):
@@ -93,9 +90,7 @@ class Hearing:
             found = self._pooled(voices_given, transition, found.pool.weights)
         assert decided is not None  # as there are two rounds at least
         found = found._replace(transition=transition, decided=decided)
-        if most.share >= PLATEAU:
-            return self._noisiest(voices_given, found, most.overall)
-        return found
+        return self._noisiest(voices_given, found, most.overall)
 
     def _ceiling(self, found: Settled) -> noise.Ceiling:
         task, noisy = self.task, self.noisy
@@ -128,7 +123,7 @@ class Hearing:
         """
         task, noisy = self.task, self.noisy
         least = noise.rate(found.transition, task.label[noisy], task.weight[noisy])
-        if least >= most - STILL / 2:
+        if least >= most - STILL / 2 and least >= most / 2:  # a rate may be small, and yet not zero
             return found
         likely = self._likelihood_of(found)
         for way in (1.0, 0.5):

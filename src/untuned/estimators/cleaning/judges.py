@@ -141,9 +141,9 @@ def trees() -> ByClassifier:
     return ByClassifier("trees", _make_trees)
 
 
-def boosting(rounds: int = 50) -> ByClassifier:
+def boosting(rounds: int = 50, leaves: int = 31) -> ByClassifier:
     """Histogram boosting; dense tables only."""
-    return ByClassifier("boosting", partial(_make_boosting, rounds))
+    return ByClassifier("boosting", partial(_make_boosting, rounds, leaves))
 
 
 def of_user(classifier: Any) -> ByClassifier:
@@ -158,13 +158,14 @@ def _make_trees(seed: int, first: bool) -> Any:
     return ExtraTreesClassifier(FIRST_TREES if first else TREES, random_state=seed)
 
 
-def _make_boosting(rounds: int, seed: int, first: bool) -> Any:
+def _make_boosting(rounds: int, leaves: int, seed: int, first: bool) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     rate = min(LEARNED / rounds, 0.5)  # of few rounds, each learns more
     classifier = HistGradientBoostingClassifier(
-        learning_rate=rate, max_iter=rounds, early_stopping=False, random_state=seed
-    )
+        learning_rate=rate, max_iter=rounds, max_leaf_nodes=leaves, early_stopping=False,
+        random_state=seed,
+    )  # fmt: skip
     return Binned(classifier)
 
 

@@ -54,15 +54,23 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     quality_ : ndarray of shape (n_samples,)
         Probability that the given label is right, from judges that have not seen it.
     issues_ : ndarray of int
-        Rows whose label is more likely wrong than right, the worst first.
+        Rows worth a look, the worst first: as many as make the expected F1 largest, the balance of
+        wrong labels found and right ones looked at in vain. Where wrong labels are easy to tell,
+        these are the rows of quality below 0.5; where they are not, more.
     suggested_ : ndarray of shape (n_samples,)
-        The given label, or for `issues_` the most probable other one.
+        The given label, or the most probable other one where the quality is below 0.5.
+    alternative_ : ndarray of shape (n_samples,)
+        The most probable label other than the given one.
     weights_ : ndarray of shape (n_samples,)
         How much the given label counted in training, in [0, 1]; the rest went to other classes.
     judges_ : dict
         Who was asked, and with which weight in the end; 0 for who did not help.
     noise_rate_ : float
         Estimated share of wrong labels.
+    sure_share_ : float
+        Share of rows that judges take for one class with a probability of 0.9 or more, given labels
+        left aside. Below a half, overlapping classes and wrong labels look alike: `noise_rate_` may
+        then be far off, and trusted rows help.
     transition_ : ndarray of shape (n_classes, n_classes)
         Estimated probability of each given label (columns) for each true one (rows).
     classes_ : ndarray of shape (n_classes,)
@@ -175,6 +183,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self._keep(verdicts)
         self._judge(verdicts, X, given, place)
         self.noise_rate_ = float(np.average(1 - self.quality_, weights=weight))
+        sure = verdicts.probabilities[place].max(axis=1) >= noise.DECIDED
+        self.sure_share_ = float(np.average(sure, weights=weight))
         return self
 
     def _checked(
@@ -244,12 +254,11 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
         evidence = np.where(unused, as_evidence(self.quality_), verdicts.evidence[place])
         self.weights_ = expit(slope * evidence + offset)
-        suspect = np.flatnonzero(self.quality_ < 0.5)
-        self.issues_ = suspect[np.argsort(self.quality_[suspect], kind="stable")]
+        self.issues_ = noise.suspects(self.quality_)
         posterior[own] = -1
-        best = given.copy()
-        best[suspect] = posterior[suspect].argmax(1)
-        self.suggested_ = self.classes_[best]
+        other = posterior.argmax(1)
+        self.alternative_ = self.classes_[other]
+        self.suggested_ = self.classes_[np.where(self.quality_ < 0.5, other, given)]
 
     @threads.by_rows
     def decision_function(self, X: Any) -> np.ndarray:

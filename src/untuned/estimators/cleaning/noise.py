@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import gammaln
+from scipy.special import betaln, expit, gammaln, log_ndtr
 
 PSEUDO_ROWS = 10.0 ** np.arange(6)  # per class, in favour of the same noise in all of them
 MOST_ROUNDS, SMALL = 200, 1e-5
 SLIPS = 0.05  # share of trusted labels that are wrong all the same
 STEPS = 30  # of Richardson's iteration
 TINY = 1e-30  # keeps quotients of probabilities finite
-SURE_ROWS, SIGMAS = 20, 2.0  # fewest rows that say how much noise there is; a fall beyond chance
+SURE_ROWS = 20  # fewest rows that say how much noise there is
+SIGMAS = 2.0  # standard errors beyond chance
 MISJUDGED = 0.1  # share of rows between two classes, about which a model may be wrong
 DECIDED = 0.9  # probability of the likeliest class, of which a row is said to be
 
@@ -86,6 +87,20 @@ def posterior(
     return joint / np.maximum(joint.sum(1, keepdims=True), TINY)
 
 
+def suspects(quality: np.ndarray) -> np.ndarray:
+    """The rows to look at, the worst first: as many as make the expected F1 largest.
+
+    With k rows looked at, of which quality says h are wrong, and w wrong labels in all, that is
+    2 h / (k + w). No more rows than w, so that a table without wrong labels has no suspects; but
+    all whose label is more likely wrong than right.
+    """
+    order = np.argsort(quality, kind="stable")
+    found = np.cumsum(1 - quality[order])
+    expected = 2 * found / (np.arange(1, len(quality) + 1) + found[-1])
+    balanced = min(int(expected.argmax()) + 1, int(found[-1]))
+    return order[: max(balanced, np.count_nonzero(quality < 0.5))]
+
+
 def without_noise(probabilities: np.ndarray, transition: np.ndarray) -> np.ndarray:
     """Probabilities of true labels, from a model's of given ones.
 
@@ -123,7 +138,6 @@ class Ceiling(NamedTuple):
 
     by_class: np.ndarray  # in each true class
     overall: float
-    share: float  # of the rows, on which `overall` was seen
 
 
 def ceiling(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray) -> Ceiling:
@@ -136,35 +150,55 @@ def ceiling(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray) ->
     taken_for, sure = probabilities.argmax(axis=1), probabilities.max(axis=1)
     differs = (given != taken_for).astype(float)
     order = np.argsort(-sure, kind="stable")
-    overall, share = _among_surest(differs[order], weight[order])
+    overall = _among_surest(differs[order], weight[order])
     by_class = np.full(probabilities.shape[1], overall)
     for each in range(len(by_class)):
         own = order[taken_for[order] == each]
         if weight[own].sum() >= SURE_ROWS:
-            by_class[each], _ = _among_surest(differs[own], weight[own])
-    return Ceiling(by_class, overall, share)
+            by_class[each] = _among_surest(differs[own], weight[own])
+    return Ceiling(by_class, overall)
 
 
-def _among_surest(differs: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """The share that differs among the surest rows, and how many of all rows these are.
+def _among_surest(differs: np.ndarray, weight: np.ndarray) -> float:
+    """The share that differs among the surest rows.
 
-    Rows, the surest first, are halved as long as the surer half has fewer by more than chance.
+    Rows come the surest first. Either all of them differ alike, or the surer half differs less:
+    how probable that is follows from the counts (beta priors, Jeffreys'). The mean over both.
     """
-    rows = np.cumsum(weight)
-    found = np.cumsum(weight * differs)
-    last = len(rows) - 1
+    rows, found = np.cumsum(weight), np.cumsum(weight * differs)
+    last, left, share = len(rows) - 1, 1.0, 0.0
     while True:
+        alike = (found[last] + 0.5) / (rows[last] + 1)
         middle = int(np.searchsorted(rows, rows[last] / 2))
         if middle >= last or rows[middle] < SURE_ROWS:
-            break
-        mean = found[last] / rows[last]
-        sure, others = rows[middle], rows[last] - rows[middle]
-        fall = (found[last] - found[middle]) / others - found[middle] / sure
-        scatter = max(mean * (1 - mean), 1 / rows[last]) * (1 / sure + 1 / others)
-        if fall <= SIGMAS * np.sqrt(scatter):
-            break
-        last = middle
-    return float(found[last] / rows[last]), float(rows[last] / rows[-1])
+            return float(share + left * alike)
+        falls = _falls(found[middle], rows[middle], found[last], rows[last])
+        share += left * (1 - falls) * alike
+        last, left = middle, left * falls
+
+
+def _falls(found: float, rows: float, found_all: float, rows_all: float) -> float:
+    """The probability that these rows differ less than the others, rather than as all do."""
+    others, rest = found_all - found, rows_all - rows
+    split = betaln(found + 0.5, rows - found + 0.5) + betaln(others + 0.5, rest - others + 0.5)
+    alike = betaln(found_all + 0.5, rows_all - found_all + 0.5) + betaln(0.5, 0.5)
+    p, q = (found + 0.5) / (rows + 1), (others + 0.5) / (rest + 1)
+    error = np.sqrt(p * (1 - p) / rows + q * (1 - q) / rest)
+    less = log_ndtr((q - p) / error) + np.log(2)  # only a fall counts, which is half of all splits
+    return float(expit(split + less - alike))
+
+
+def one_sided(transition: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """How much more of each class is labelled wrong than wrong labels are of that class.
+
+    Classes that overlap are taken for each other in both directions. `rows` are how many there
+    are of each true class; what may be chance counts as nothing.
+    """
+    counts = rows[:, None] * transition
+    np.fill_diagonal(counts, 0.0)
+    out, back = counts.sum(axis=1), counts.sum(axis=0)
+    beyond = out - back > SIGMAS * np.sqrt(out + back)
+    return np.where(beyond, (out - back) / np.maximum(rows, TINY), 0.0)
 
 
 def limited(transition: np.ndarray, most: np.ndarray) -> np.ndarray:
@@ -192,21 +226,24 @@ def limited(transition: np.ndarray, most: np.ndarray) -> np.ndarray:
 def without_overlap(
     transition: np.ndarray, probabilities: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """The matrix without what a model may have wrong about rows between two classes.
+    """The matrix with as much noise in each class, but without its pairs of classes that overlap.
 
-    Rows that may be of class j or k count as p_j p_k. An entry that stands out in its row by less
-    than a share `MISJUDGED` of them comes down to the others.
+    Classes that overlap are taken for each other in both directions, so only what goes one way more
+    often than the other stays, less a share `MISJUDGED` of the rows between the two classes, which
+    count as p_j p_k. All other entries of a row come to the level of its lower quarter, and the row
+    is then made as noisy as it was.
     """
     classes = len(transition)
-    if classes == 2:
-        return transition
-    off = ~np.eye(classes, dtype=bool)
+    rows = np.maximum(weight @ probabilities, TINY)[:, None]
+    counts = rows * transition
+    np.fill_diagonal(counts, 0.0)
     between = (weight[:, None] * probabilities).T @ probabilities
-    between /= np.maximum(weight @ probabilities, TINY)[:, None]
-    ordered = np.sort(np.where(off, transition, np.inf), axis=1)
-    usual = ordered[:, [(classes - 2) // 2]]
-    out = np.minimum(transition, usual + np.maximum(transition - usual - MISJUDGED * between, 0))
-    out = np.where(off, out, 0.0)
+    one_way = counts - counts.T - MISJUDGED * between
+    kept = np.maximum(one_way, 0)
+    usual = np.sort(counts + np.diag(np.full(classes, np.inf)), axis=1)[:, [(classes - 2) // 4]]
+    out = kept + usual + TINY
+    np.fill_diagonal(out, 0.0)
+    out *= counts.sum(axis=1, keepdims=True) / out.sum(axis=1, keepdims=True) / rows
     np.fill_diagonal(out, 1 - out.sum(axis=1))
     return out
 

@@ -30,6 +30,7 @@ class Judged(NamedTuple):
     predicted: np.ndarray  # by models that have not seen the row
     spread: np.ndarray  # of right labels around the prediction
     noise_rate: float
+    seen_share: float  # of numbers swapped between rows, those that would be suspects
     heard: dict[str, float]  # weight of each judge in the prediction
     coef: np.ndarray  # of a ridge regression on the labels believed
     intercept: float
@@ -82,13 +83,16 @@ def judge(
         shares = _shares(np.stack(list(guesses.values()), axis=1), values, weight)
         predicted = np.stack(list(guesses.values()), axis=1) @ shares
         spread = _spread(rows, values - predicted, weight, fold, predicted, seed)
-        quality, rate = _posterior(values, predicted, spread, ~is_trusted)
+        quality, rate, tails = _posterior(values, predicted, spread, ~is_trusted)
         weight = np.where(is_trusted, 1.0, quality)
     believed = _ridge(rows).fit(rows, values, sample_weight=np.maximum(weight, 1e-6))
     heard = dict(zip(guesses, shares.tolist(), strict=True))
     judged = slice(len(y))
+    swapped = np.random.default_rng(seed).permutation(values)
+    seen = float((_quality(swapped, predicted, spread, rate, tails)[0] < 0.5).mean())
     return Judged(
-        quality[judged], place + scale * predicted[judged], scale * spread[judged], rate, heard,
+        quality[judged], place + scale * predicted[judged], scale * spread[judged], rate, seen,
+        heard,
         scale * believed.coef_, place + scale * float(believed.intercept_),
     )  # fmt: skip
 
@@ -166,25 +170,33 @@ def _spread(
 
 def _posterior(
     y: np.ndarray, predicted: np.ndarray, spread: np.ndarray, noisy: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """The probability that each label is right, and the share of those that are wrong."""
-    # Labels are on the scale of their quartiles here; tails for what is out of all proportion.
-    wrong = stats.t.pdf(y, 2.0)
-    best = (-np.inf, np.ones(len(y)), 0.0)
+) -> tuple[np.ndarray, float, float]:
+    """The probability that each label is right, the share of those that are wrong, and the tails
+    of the errors of right ones, which are the likeliest."""
+    best = (-np.inf, np.ones(len(y)), 0.0, TAILS[0])
     for tails in TAILS:
-        # The median error is met whatever the tails, and so is the scale.
-        scale = spread * stats.norm.ppf(0.75) / stats.t.ppf(0.75, tails)
-        right = stats.t.pdf((y - predicted) / scale, tails) / scale
         rate = 0.1
         for _ in range(STEPS):
-            quality = (1 - rate) * right / ((1 - rate) * right + rate * wrong)
+            quality, density = _quality(y, predicted, spread, rate, tails)
             before, rate = rate, float(1 - quality[noisy].mean())
             if abs(rate - before) < 1e-5:
                 break
-        likelihood = float(np.log((1 - rate) * right + rate * wrong)[noisy].sum())
+        likelihood = float(np.log(density)[noisy].sum())
         if likelihood > best[0]:
-            best = (likelihood, quality, rate)
-    return best[1], best[2]
+            best = (likelihood, quality, rate, tails)
+    return best[1:]
+
+
+def _quality(
+    y: np.ndarray, predicted: np.ndarray, spread: np.ndarray, rate: float, tails: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bayes' rule, and the density of all labels."""
+    # Labels are on the scale of their quartiles here; tails for what is out of all proportion.
+    wrong = rate * stats.t.pdf(y, 2.0)
+    # The median error is met whatever the tails, and so is the scale.
+    scale = spread * stats.norm.ppf(0.75) / stats.t.ppf(0.75, tails)
+    right = (1 - rate) * stats.t.pdf((y - predicted) / scale, tails) / scale
+    return right / (right + wrong), right + wrong
 
 
 def _stacked(X: Any, below: Any) -> Any:

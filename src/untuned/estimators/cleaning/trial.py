@@ -11,6 +11,7 @@ from untuned.estimators.cleaning.hearing import Hearing
 ROWS = 2000
 SPARSE_ROWS = 1000  # of sparse columns there are more, and trees look at many of them
 MOST_ROUNDS, FEWEST_ROUNDS, TREES_IN_ALL = 30, 10, 120  # boosting grows a tree for each class
+LEAVES = 8  # of each of these trees; a fourth of the time of whole ones
 MOST_COLUMNS = 256  # boosting looks at all columns for each split, trees at some only
 SURE = 2.33  # standard errors by which the likelihood of unseen labels must rise: chance 1 in 100
 
@@ -26,7 +27,7 @@ def boosting_helps(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
     if task.X.shape[1] > MOST_COLUMNS:
         return False
     rounds = int(np.clip(TREES_IN_ALL / task.classes, FEWEST_ROUNDS, MOST_ROUNDS))
-    return _helps(hearing, judges.boosting(rounds), opinions)
+    return _helps(hearing, judges.boosting(rounds, LEAVES), opinions)
 
 
 def _helps(hearing: Hearing, judge: judges.ByClassifier, opinions: list[np.ndarray]) -> bool:
