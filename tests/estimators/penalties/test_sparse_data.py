@@ -7,7 +7,8 @@ import pytest
 from scipy import sparse
 
 from untuned.estimators import BilevelLasso, BilevelLogisticRegression
-from untuned.estimators.penalties.selection import judging, sparse_search
+from untuned.estimators.penalties.selection import judging
+from untuned.estimators.penalties.selection.sparse_search import Stage
 
 
 def words(rows=5500, features=20_000, classes=4, seed=0):
@@ -38,12 +39,12 @@ def test_memory_of_a_sparse_fit(penalty, most):
     assert model.score(X, y) > 0.9
 
 
-def test_absolute_strengths_grow_with_the_root_of_the_rows():
-    strengths, share = sparse_search._for_all(np.array([1.0, 10.0]), 1.0, 4.0)
+def test_absolute_strengths_stay_what_they_are_per_row():
+    strengths, share = Stage(np.array([1.0, 10.0]), 1.0, trained=50.0).of_rows(100.0)
     assert strengths.tolist() == [2, 20]
     assert share == 1
     # Of a mixture the squared part stays as it is.
-    strengths, share = sparse_search._for_all(np.array([10.0]), 0.25, 9.0)
+    strengths, share = Stage(np.array([10.0]), 0.25, trained=100.0).of_rows(300.0)
     assert strengths.tolist() == [15]
     assert share * 15 == pytest.approx(7.5)
     assert (1 - share) * 15 == pytest.approx(7.5)
@@ -51,14 +52,14 @@ def test_absolute_strengths_grow_with_the_root_of_the_rows():
 
 @pytest.mark.long
 def test_the_strength_of_all_rows_is_more_than_that_of_the_folds():
-    """Of two folds, with half of the rows each, by the root of two."""
+    """Of two folds, with half of the rows each, twice as much: the same for each row."""
     random = np.random.default_rng(0)
     X = random.normal(size=(200, 20))
     model = BilevelLasso(penalty="all", cv=2, random_state=0).fit(
         X, X[:, 0] + random.normal(size=200)
     )
     found = model.path_.found
-    assert found[-1, 0] / found[-2, 0] == pytest.approx(2**0.5, rel=0.05)
+    assert found[-1, 0] / found[-2, 0] == pytest.approx(2, rel=0.05)
 
 
 def test_a_gain_may_be_asked_to_be_one_standard_error():
