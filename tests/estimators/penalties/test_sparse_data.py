@@ -5,8 +5,11 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 
 from untuned.estimators import BilevelLasso, BilevelLogisticRegression
+from untuned.estimators.penalties import standardisation
+from untuned.estimators.penalties.objectives import scaling
 from untuned.estimators.penalties.selection import judging
 from untuned.estimators.penalties.selection.sparse_search import Stage
 
@@ -66,3 +69,22 @@ def test_a_gain_may_be_asked_to_be_one_standard_error():
     gains, ones = np.array([1.0, -0.5] * 8), np.ones(16)  # 4, with an error of 3
     assert judging.is_more_than_chance(gains, ones, 1.0)
     assert not judging.is_more_than_chance(gains, ones)
+
+
+def test_units_that_came_with_a_sparse_table_stay_where_they_predict_better(monkeypatch):
+    """Judge: scikit-learn with one penalty in those units; noise is small there, as rare words."""
+    monkeypatch.setattr(scaling, "MOST_TURNED", 5)
+    monkeypatch.setattr(standardisation, "_is_better_dense", lambda X: False)
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 40))
+    y = X[:, :3].sum(axis=1) + random.logistic(size=300) > 0
+    for noise, together in ((0.05, True), (20.0, False)):
+        given = X * np.where(np.arange(40) < 3, 1.0, noise)
+        model = BilevelLogisticRegression(penalty="all", random_state=0)
+        model.fit(sparse.csr_array(given), y)
+        scale = given.std(axis=0)
+        if together:
+            scale = np.full(40, np.mean(scale**2) ** 0.5)
+        judge = LogisticRegression(C=1 / model.regularization_[0], tol=1e-10, max_iter=10**4)
+        judge.fit(given / scale, y)
+        np.testing.assert_allclose(model.coef_, judge.coef_ / scale, atol=1e-3)

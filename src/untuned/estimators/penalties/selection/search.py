@@ -104,26 +104,48 @@ def search(
     return Found(strengths, (at.coef, at.intercept), at.result, steps, trail.path())
 
 
+def better_units(candidates: list[Rows], plan: RowRoles) -> Rows:
+    """The same rows in the units in which one strength predicts those held back best."""
+    losses = []
+    for rows in candidates:
+        scales = scaling.make(*rows)
+        group = np.zeros((rows.table.X.shape[1], rows.target.shape[1]), np.int32)
+        models, x, y = _strong(rows, plan, group, 1, scales)
+        trail = Trail()
+        _Seen(models, plan, rows.weight, trail).descended(x, y)
+        losses.append(trail.path().loss.min())
+    return candidates[int(np.argmin(losses))]
+
+
+def _strong(
+    rows: Rows, plan: RowRoles, group: np.ndarray, groups: int, scales: Scaling
+) -> tuple[Models, np.ndarray, np.ndarray]:
+    """Models that are hardly more than their intercepts, and where that is."""
+    first = 10 * max(1.0, FIRST_PER_ROW * rows.weight.sum())
+    x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
+    models = make(rows, plan, group, scales, 0.0, 0.0)
+    return models, x, alike(models, x, np.zeros(group.shape), np.zeros(group.shape[1]))
+
+
 def _one(
     rows: Rows, plan: RowRoles, group: np.ndarray, groups: int, scales: Scaling, trail: Trail,
     run: Any,
 ) -> Stage:  # fmt: skip
     """One strength."""
-    # Start where a penalty is felt: solutions are near there, and lead to those with weaker ones.
-    first = max(1.0, FIRST_PER_ROW * rows.weight.sum())
     wide = not len(scales.basis)
     if wide:
-        # From where models are hardly more than their intercepts, downwards.
-        first, coef, intercept = 10 * first, np.zeros(group.shape), np.zeros(group.shape[1])
-    else:
-        coef, intercept = fit(rows, scales, np.full(group.shape, first))
-    x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
-    models = make(rows, plan, group, scales, 0.0, 0.0)
-    y = alike(models, x, coef, intercept)
-    seen = _Seen(models, plan, rows.weight, trail)
-    if wide:
+        models, x, y = _strong(rows, plan, group, groups, scales)
+        seen = _Seen(models, plan, rows.weight, trail)
         x, y = seen.descended(x, y)
         run = partial(run, max_steps=1)
+    else:
+        # Where a penalty is felt: solutions are near there, and lead to those with weaker ones.
+        first = max(1.0, FIRST_PER_ROW * rows.weight.sum())
+        coef, intercept = fit(rows, scales, np.full(group.shape, first))
+        x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
+        models = make(rows, plan, group, scales, 0.0, 0.0)
+        y = alike(models, x, coef, intercept)
+        seen = _Seen(models, plan, rows.weight, trail)
     result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=seen)
     if y.size * len(rows.weight) <= CHEAP:
         seen.around(result.x, result.y)

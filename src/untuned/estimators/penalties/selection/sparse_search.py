@@ -40,7 +40,7 @@ from untuned.estimators.penalties.selection.judging import (
     weights,
 )
 from untuned.estimators.penalties.selection.search import NEAR, TOLERANCE, Settings, two_digits
-from untuned.estimators.penalties.selection.strength_path import STRENGTHS, HeldBack, walk
+from untuned.estimators.penalties.selection.strength_path import HeldBack, walk
 from untuned.estimators.penalties.strengths import Bend
 from untuned.run import minimize
 
@@ -99,6 +99,7 @@ def search(
     models = _models(used, plan, group, mixed, 0.0, 0.0)
     judges = HeldBack(rows, plans.one.valid)
     x, trail = _common(models, judges, groups)
+    along = len(trail.points)
     result = run(
         models, Solved(models.solve), x, models.solve(x).y, max_seconds=settings.max_seconds,
         tol=NEAR, max_steps=min(POLISH, settings.max_steps),
@@ -114,8 +115,8 @@ def search(
             seconds = max(seconds - result.seconds, 1e-3)
         log_loss = models.design.loss.is_log_loss
         errors = 1.0 if log_loss else 2 * result.history["outer"][-1]
-        # As many models as along the path, and no more.
-        most = max(1, STRENGTHS * plans.one.mix.shape[0] // plans.many.mix.shape[0])
+        # About as many models as along the path.
+        most = max(1, along * plans.one.mix.shape[0] // plans.many.mix.shape[0])
         if at.power:
             at = _on_all(rows, group, one, at)
         at, result = _many(
