@@ -124,6 +124,8 @@ def test_strides_end_near_where_gradients_do(monkeypatch):
     by_gradients, by_strides = (made[most].regularization_[0] for most in (1024, 5))
     assert by_strides == pytest.approx(by_gradients, rel=0.5)
     assert made[5].n_iter_ == 1
+    hurried = BilevelLogisticRegression(penalty="all", cv=3, max_seconds=1e-6, random_state=0)
+    assert len(hurried.fit(X, y > 0).path_.loss) < len(made[5].path_.loss)
     noise = np.random.default_rng(5).normal(size=300) > 0
     stronger = BilevelLogisticRegression(penalty="all", cv=3, random_state=0).fit(X, noise)
     assert stronger.regularization_[0] > 100

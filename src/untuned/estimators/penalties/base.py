@@ -67,7 +67,7 @@ class BilevelLinear(BaseEstimator):
             plain = rows._replace(table=standardisation.make(X, weight, together=True))
             split = folds.splits(folds.SHARE, X, strata, random)
             plan = folds.plan(split, strata, weight, many=False)
-            rows = search.better_units([rows, plain], plan)
+            rows = search.better_units([rows, plain], plan, settings.max_seconds)
             table = rows.table
         pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
         part: Any = slice(None)

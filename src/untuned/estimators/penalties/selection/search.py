@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -104,7 +105,7 @@ def search(
     return Found(strengths, (at.coef, at.intercept), at.result, steps, trail.path())
 
 
-def better_units(candidates: list[Rows], plan: RowRoles) -> Rows:
+def better_units(candidates: list[Rows], plan: RowRoles, seconds: float | None) -> Rows:
     """The same rows in the units in which one strength predicts those held back best."""
     losses = []
     for rows in candidates:
@@ -112,7 +113,7 @@ def better_units(candidates: list[Rows], plan: RowRoles) -> Rows:
         group = np.zeros((rows.table.X.shape[1], rows.target.shape[1]), np.int32)
         models, x, y = _strong(rows, plan, group, 1, scales)
         trail = Trail()
-        _Seen(models, plan, rows.weight, trail).descended(x, y)
+        _Seen(models, plan, rows.weight, trail).descended(x, y, seconds)
         losses.append(trail.path().loss.min())
     return candidates[int(np.argmin(losses))]
 
@@ -136,7 +137,7 @@ def _one(
     if wide:
         models, x, y = _strong(rows, plan, group, groups, scales)
         seen = _Seen(models, plan, rows.weight, trail)
-        x, y = seen.descended(x, y)
+        x, y = seen.descended(x, y, run.keywords["max_seconds"])
         run = partial(run, max_steps=1)
     else:
         # Where a penalty is felt: solutions are near there, and lead to those with weaker ones.
@@ -223,14 +224,16 @@ class _Seen:
         self.trail.add(self._strength(x), losses, self.weight, at.w.mean(axis=1))
         return mean
 
-    def descended(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def descended(
+        self, x: np.ndarray, y: np.ndarray, seconds: float | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The bottom of the loss along strengths, and models near it.
 
         Of very many features a step of `minimize` costs several fits, and one of these one: half a
         decade at a time as long as the loss falls, then to the bottom of the last parabola.
         """
         bend, losses = self.models.shares.bend, {}
-        before = y
+        before, began = y, time.monotonic()
 
         def at(place: int, near: np.ndarray) -> np.ndarray:
             nonlocal before
@@ -242,15 +245,16 @@ class _Seen:
                 before = near
             return solution
 
+        late = lambda: seconds is not None and time.monotonic() - began > seconds
         start = at(0, y)
         for side in (-1, 1):  # weaker, and stronger only if that was worse at once
             near, place = start, 0
             while bend.limits[0] < bend(x[0, 0])[0] + STRIDE * (place + side) < bend.limits[1]:
                 place += side
                 near = at(place, near)
-                if losses[place] > losses[place - side]:
+                if losses[place] > losses[place - side] or late():
                     break
-            if place < -1:
+            if place < -1 or late():
                 break
         best = min(losses, key=lambda each: losses[each])
         shift = 0.0
