@@ -3,134 +3,43 @@
 Each set is fitted by our estimators (one strength; one per feature or block) and by scikit-learn's
 `RidgeCV`, `LassoCV`, `ElasticNetCV`, `LogisticRegressionCV`, a two-stage adaptive lasso, and, in
 the Python given by --peers, skglm, asgl, glum and Optuna (benchmarks/penalties_peers.py). Losses
-are squared errors over the target's variance, or log-losses. Prints Markdown: a line per set and
-model with the ratio to the best peer, then how often each of ours is at or below it.
+are squared errors over the target's variance, or log-losses. With --records each fit is noted in a
+file of JSON lines as it ends, and is not made again by the next call.
 
-    python benchmarks/penalties.py --seeds 2 --peers /path/to/python
+    python benchmarks/penalties.py --seeds 5 --peers /path/to/python --records penalties.jsonl
+
+Prints Markdown. Of each set a line per model: loss, how far it is behind the best peer of its kind
+(squared, absolute or mixed penalties) in standard errors of the paired difference, seconds over
+those of that kind's own cross-validation, F1. Then how often each of ours is at or below the best
+peer of its kind, and the best of all.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
+from penalties_sets import SETS, STORED, Set, table
+
 MOST_PEER_SECONDS = 40
-
-
-class Set(NamedTuple):
-    """Rows to fit, rows to test on, and what is known of the truth."""
-
-    X: np.ndarray
-    y: np.ndarray
-    T: np.ndarray
-    t: np.ndarray
-    support: np.ndarray | None = None  # which features matter
-    blocks: Any = None  # the group of each feature
-    classes: bool = False
-
-
-def planted(
-    rows: int, features: int, matter: int, alike: float = 0.0, classes: bool = False,
-    blocks: int = 0,
-) -> Callable[[int], Set]:  # fmt: skip
-    """Gaussian features, neighbours correlated by `alike`, of which some matter.
-
-    With blocks the first block matters, all of it, and the others do not.
-    """
-
-    def make(seed: int) -> Set:
-        random = np.random.default_rng(seed)
-        X = random.normal(size=(rows + 2000, features))
-        for j in range(1, features if alike else 0):
-            X[:, j] = alike * X[:, j - 1] + (1 - alike**2) ** 0.5 * X[:, j]
-        w = np.zeros(features)
-        where = np.arange(matter) if blocks else random.choice(features, matter, replace=False)
-        w[where] = random.choice([-1, 1], matter) * random.uniform(0.5, 1.5, matter)
-        z = X @ w / max(float(np.linalg.norm(w)), 1e-12)
-        y = z + random.normal(size=len(X)) if not classes else 3 * z + random.logistic(size=len(X))
-        y = (y > 0).astype(int) if classes else y
-        of = np.arange(features) * blocks // features if blocks else None
-        return Set(X[:rows], y[:rows], X[rows:], y[rows:], w != 0, of, classes)
-
-    return make
-
-
-def heavy(rows: int, degrees: float) -> Callable[[int], Set]:
-    """Student's t in every column."""
-
-    def make(seed: int) -> Set:
-        random = np.random.default_rng(seed)
-        X = random.standard_t(degrees, size=(rows + 2000, 9))
-        y = np.clip(X, -3, 3) @ random.normal(size=9) + random.normal(size=len(X))
-        return Set(X[:rows], y[:rows], X[rows:], y[rows:])
-
-    return make
-
-
-def bundled(name: str, classes: bool) -> Callable[[int], Set]:
-    """A set of scikit-learn, half of it for the test."""
-
-    def make(seed: int) -> Set:
-        from sklearn import datasets
-        from sklearn.model_selection import train_test_split
-
-        X, y = getattr(datasets, "load_" + name)(return_X_y=True)
-        parts = train_test_split(
-            X, y, test_size=0.5, random_state=seed, stratify=y if classes else None
-        )
-        X, T, y, t = parts
-        return Set(X, y, T, t, classes=classes)
-
-    return make
-
-
-def stored(name: str, rows: int, classes: bool) -> Callable[[int], Set]:
-    """Rows of a file in the folder UNTUNED_DATA."""
-
-    def make(seed: int) -> Set:
-        with np.load(Path(os.environ["UNTUNED_DATA"], f"{name}.npz")) as file:
-            fields = dict(file)
-        side = "" if "X" in fields else "_train"
-        X, y = fields["X" + side], fields["y" + side]
-        X = X.reshape(len(X), -1).astype(np.float64)
-        order = np.random.default_rng(seed).permutation(len(X))[: rows + 4000]
-        a, b = order[:rows], order[rows:]
-        return Set(X[a], y[a], X[b], y[b], classes=classes)
-
-    return make
-
-
-SETS: dict[str, Callable[[int], Set]] = {
-    "diabetes": bundled("diabetes", False),
-    "breast cancer": bundled("breast_cancer", True),
-    "wine": bundled("wine", True),
-    "iris": bundled("iris", True),
-    "digits": bundled("digits", True),
-    "5 of 100, 300 rows": planted(300, 100, 5),
-    "5 of 500, 200 rows": planted(200, 500, 5),
-    "5 of 500, 200 rows, classes": planted(200, 500, 5, classes=True),
-    "all of 30, 300 rows": planted(300, 30, 30),
-    "5 blocks of 20, 200 rows": planted(200, 100, 20, blocks=5),
-    "5 of 100, correlated 0.9": planted(200, 100, 5, alike=0.9),
-    "5 of 600, 60 rows (p = 10 n)": planted(60, 600, 5),
-    "none of 50, 200 rows": planted(200, 50, 0),
-    "heavy tails t(1.2), 500 rows": heavy(500, 1.2),
-    "heavy tails t(3), 500 rows": heavy(500, 3.0),
-    "housing, 2,000 rows": stored("california_housing", 2000, False),
-    "ijcnn1, 2,000 rows": stored("ijcnn1", 2000, True),
-    "covtype, 2,000 rows": stored("covtype", 2000, True),
+KINDS = {
+    "ridge": ("RidgeCV", "LogisticRegressionCV", "optuna l2"),
+    "lasso": ("LassoCV", "LogisticRegressionCV l1", "adaptive lasso", "skglm", "asgl"),
+    "elastic net": ("ElasticNetCV", "glum", "optuna"),
 }
+OUTSIDE = ("skglm", "asgl", "glum", "optuna")
 
 
 def loss(data: Set, predicted: np.ndarray) -> float:
@@ -164,10 +73,10 @@ def models(data: Set) -> dict[str, Any]:
     many = "feature" if data.blocks is None else list(data.blocks)
     if data.classes:
         ours = {
-            f"ours {norm}, {name}": estimators.BilevelLogisticRegression(
+            f"ours {kind}, {name}": estimators.BilevelLogisticRegression(
                 penalty=penalty, norm=norm, random_state=0
             )
-            for norm in ("l2", "l1")
+            for kind, norm in (("ridge", "l2"), ("lasso", "l1"))
             for name, penalty in (("one", "all"), ("many", many))
         }
         peers: dict[str, Any] = {
@@ -179,8 +88,8 @@ def models(data: Set) -> dict[str, Any]:
             )
         return ours | peers
     ours = {
-        f"ours {norm}, {name}": kind(penalty=penalty, random_state=0)
-        for norm, kind in (("l2", estimators.BilevelRidge), ("l1", estimators.BilevelLasso))
+        f"ours {kind}, {name}": model(penalty=penalty, random_state=0)
+        for kind, model in (("ridge", estimators.BilevelRidge), ("lasso", estimators.BilevelLasso))
         for name, penalty in (("one", "all"), ("many", many))
     }
     ours["ours elastic net, one"] = estimators.BilevelElasticNet(penalty="all", random_state=0)
@@ -221,83 +130,138 @@ def measured(data: Set, model: Any) -> tuple[float, float, float]:
     return loss(data, predicted), seconds, f1(data, last.coef_)
 
 
-def others(python: Path, data: Set, seconds: float) -> dict[str, tuple[float, float, float]]:
-    """What peers in another environment make of the set; those that fail are left out."""
+def others(
+    python: Path, name: str, sets: list[Set], seconds: list[float]
+) -> list[tuple[float, float, float]]:
+    """What a peer in another environment makes of sets; not a number where it fails."""
     script = Path(__file__).parent / "penalties_peers.py"
-    found = {}
-    with tempfile.TemporaryDirectory() as folder:
-        np.savez(
-            Path(folder, "in.npz"), X=data.X, y=data.y, T=data.T, classes=data.classes,
-            seconds=seconds, blocks=np.zeros(0) if data.blocks is None else data.blocks,
-        )  # fmt: skip
-        for name in ("skglm", "asgl", "glum", "optuna"):
-            try:
-                subprocess.run(
-                    [python, script, name, folder], check=True, timeout=MOST_PEER_SECONDS,
-                    stderr=subprocess.DEVNULL,
-                )  # fmt: skip
-            except (subprocess.SubprocessError, OSError):
+    found = []
+    with tempfile.TemporaryDirectory() as root:
+        folders = [Path(root, str(number)) for number in range(len(sets))]
+        for folder, data, limit in zip(folders, sets, seconds, strict=True):
+            folder.mkdir()
+            np.savez(
+                folder / "in.npz", X=data.X, y=data.y, T=data.T, classes=data.classes,
+                seconds=limit, blocks=np.zeros(0) if data.blocks is None else data.blocks,
+            )  # fmt: skip
+        with contextlib.suppress(subprocess.SubprocessError, OSError):
+            subprocess.run(
+                [python, script, name, *folders], timeout=MOST_PEER_SECONDS * len(sets),
+                stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        for folder, data in zip(folders, sets, strict=True):
+            if not (folder / f"{name}.npz").exists():
+                found.append((np.nan, np.nan, np.nan))
                 continue
-            with np.load(Path(folder, f"{name}.npz")) as out:
+            with np.load(folder / f"{name}.npz") as out:
                 values = loss(data, out["predicted"]), float(out["seconds"]), f1(data, out["coef"])
-            found[name] = values
+            found.append(values)
     return found
 
 
-def compare(
-    name: str, make: Callable[[int], Set], seeds: int, peers: Path | None
-) -> dict[str, tuple[bool, bool]]:
-    """Print the lines of a set; of each of ours whether it is at or below the best peer, or near.
+class Records(dict):
+    """What was measured, by (set, seed, model), and the file that holds it."""
 
-    The best peer is the one with the least test loss, which nobody knows beforehand.
-    """
-    runs: dict[str, list[tuple[float, float, float]]] = {}
-    for seed in range(seeds):
-        data = make(seed)
-        now = {each: measured(data, model) for each, model in models(data).items()}
-        if peers:
-            ours = max(seconds for each, (_, seconds, _) in now.items() if each.startswith("ours"))
-            now |= others(peers, data, ours)
-        for each, values in now.items():
-            runs.setdefault(each, []).append(values)
-    # A peer that failed on some seed is left out.
-    table = {each: np.array(values) for each, values in runs.items() if len(values) == seeds}
-    of_peers = {each: v[:, 0] for each, v in table.items() if not each.startswith("ours")}
-    best = of_peers[min(of_peers, key=lambda each: of_peers[each].mean())]
-    verdicts = {}
-    for each, found in table.items():
-        mean = found.mean(axis=0)
+    def __init__(self, file: Path | None):
+        self.file = file
+        for line in file.read_text().splitlines() if file and file.exists() else ():
+            each = json.loads(line)
+            self[each["set"], each["seed"], each["model"]] = tuple(each["values"])
+
+    def add(self, key: tuple[str, int, str], values: tuple[float, float, float]) -> None:
+        """Keep it, and write it down."""
+        self[key] = values
+        if self.file:
+            with self.file.open("a") as out:
+                named = dict(zip(("set", "seed", "model"), key, strict=True))
+                print(json.dumps(named | {"values": values}), file=out)
+
+
+def run(
+    name: str, make: Any, seeds: int, peers: Path | None, records: Records, only: str
+) -> dict[str, np.ndarray]:
+    """(seeds, 3) of each model: loss, seconds, F1. Peers that failed on a seed are left out."""
+    sets = [make(seed) for seed in range(seeds)]
+    names = []
+    for seed, data in enumerate(sets):
+        for each, model in models(data).items():
+            if only not in each:
+                continue
+            names.append(each)
+            if (name, seed, each) not in records:
+                records.add((name, seed, each), measured(data, model))
+    ours = [
+        max(
+            [v[1] for k, v in records.items() if k[:2] == (name, seed) and k[2][:4] == "ours"],
+            default=1.0,
+        )
+        for seed in range(seeds)
+    ]
+    for each in OUTSIDE if peers else ():
+        # Of classes Optuna searches the strength of a squared penalty.
+        title = "optuna l2" if each == "optuna" and sets[0].classes else each
+        names.append(title)
+        if peers and (name, seeds - 1, title) not in records:
+            for seed, values in enumerate(others(peers, each, sets, ours)):
+                records.add((name, seed, title), values)
+    table = {each: [records[name, seed, each] for seed in range(seeds)] for each in names}
+    return {each: np.array(v) for each, v in table.items() if not np.isnan(v).all(axis=1).any()}
+
+
+def behind(ours: np.ndarray, peers: dict[str, np.ndarray]) -> tuple[str, float, float]:
+    """The best peer by test loss, which nobody knows beforehand; the mean difference, its error."""
+    best = min(peers, key=lambda each: peers[each][:, 0].mean())
+    apart = ours[:, 0] - peers[best][:, 0]
+    error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else 0.0
+    return best, float(apart.mean()), float(error)
+
+
+def show(name: str, found: dict[str, np.ndarray], verdicts: dict[tuple[str, str], list]) -> None:
+    """Print the lines of a set, and note who is at or below the best peer, or near it."""
+    peers = {each: v for each, v in found.items() if not each.startswith("ours")}
+    for each, values in found.items():
+        kind = each.removeprefix("ours ").split(",")[0] if each not in peers else ""
+        alike = {p: v for p, v in peers.items() if p in KINDS.get(kind, ())}
+        mean, text = values.mean(axis=0), " | "
+        if each not in peers and alike:
+            best, apart, error = behind(values, alike)
+            own = next(iter(alike))
+            ratio = mean[1] / peers[own][:, 1].mean()
+            text = f"{apart:+.4f} +- {error:.4f} {best} | {ratio:.1f} {own}"
+            for against, of in (("its kind", alike), ("all", peers)):
+                _, apart, error = behind(values, of)
+                verdicts.setdefault((each, against), []).append((apart <= 0, apart <= error))
         score = "" if np.isnan(mean[2]) else f"{mean[2]:.2f}"
-        numbers = f"{mean[0]:.4f} | {mean[0] / best.mean():.3f} | {mean[1]:.2f} | {score}"
-        print(f"| {name} | {each} | {numbers} |")
-        if each.startswith("ours"):
-            behind = found[:, 0] - best
-            error = behind.std(ddof=1) / seeds**0.5 if seeds > 1 else 0.0
-            verdicts[each] = bool(mean[0] <= best.mean()), bool(behind.mean() <= error)
+        print(f"| {name} | {each} | {mean[0]:.4f} | {text} | {mean[1]:.2f} | {score} |")
     sys.stdout.flush()
-    return verdicts
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="", help="sets whose name holds this")
+    parser.add_argument("--models", default="", help="ours and scikit-learn's with this in a name")
     parser.add_argument("--peers", type=Path, help="a Python with skglm, asgl, glum and optuna")
+    parser.add_argument("--records", type=Path, help="JSON lines to read from and add to")
+    parser.add_argument(
+        "--tables", nargs="*", default=[], help="files.csv:target or files.csv:target:classes"
+    )
     options = parser.parse_args()
-    print("| set | model | loss | over the best peer | processor s | F1 |")
-    print("|---|---|---|---|---|---|")
-    verdicts: dict[str, list[tuple[bool, bool]]] = {}
-    for name, make in SETS.items():
-        if options.only not in name:
-            continue
-        if name.split(",")[0] in ("housing", "ijcnn1", "covtype") and not os.environ.get(
-            "UNTUNED_DATA"
-        ):
-            continue
-        for each, verdict in compare(name, make, options.seeds, options.peers).items():
-            verdicts.setdefault(each, []).append(verdict)
-    print("\n| ours | sets | at or below the best peer | at most one standard error behind |")
-    print("|---|---|---|---|")
-    for each, found in verdicts.items():
-        below, near = np.array(found).sum(axis=0)
-        print(f"| {each} | {len(found)} | {below} | {near} |")
+    records = Records(options.records)
+    sets = {n: m for n, m in SETS.items() if options.only in n}
+    if not os.environ.get("UNTUNED_DATA"):
+        sets = {n: m for n, m in sets.items() if n.split(",")[0] not in STORED}
+    if options.tables:
+        parts = [each.split(":") for each in options.tables]
+        sets = {Path(f).stem: table(Path(f), target, bool(kind)) for f, target, *kind in parts}
+    print("| set | model | loss | behind its kind's best | times its kind's first | s | F1 |")
+    print("|---|---|---|---|---|---|---|")
+    verdicts: dict[tuple[str, str], list] = {}
+    for name, make in sets.items():
+        found = run(name, make, options.seeds, options.peers, records, options.models)
+        show(name, found, verdicts)
+    print("\n| ours | against the best of | sets | at or below | at most one error behind |")
+    print("|---|---|---|---|---|")
+    for (each, against), seen in verdicts.items():
+        below, near = np.array(seen).sum(axis=0)
+        print(f"| {each} | {against} | {len(seen)} | {below} | {near} |")

@@ -5,9 +5,13 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 
 from untuned.estimators import BilevelLasso, BilevelLogisticRegression
-from untuned.estimators.penalties.selection import judging, sparse_search
+from untuned.estimators.penalties import standardisation
+from untuned.estimators.penalties.objectives import scaling
+from untuned.estimators.penalties.selection import judging
+from untuned.estimators.penalties.selection.sparse_search import Stage
 
 
 def words(rows=5500, features=20_000, classes=4, seed=0):
@@ -38,12 +42,12 @@ def test_memory_of_a_sparse_fit(penalty, most):
     assert model.score(X, y) > 0.9
 
 
-def test_absolute_strengths_grow_with_the_root_of_the_rows():
-    strengths, share = sparse_search._for_all(np.array([1.0, 10.0]), 1.0, 4.0)
+def test_absolute_strengths_stay_what_they_are_per_row():
+    strengths, share = Stage(np.array([1.0, 10.0]), 1.0, trained=50.0).of_rows(100.0)
     assert strengths.tolist() == [2, 20]
     assert share == 1
     # Of a mixture the squared part stays as it is.
-    strengths, share = sparse_search._for_all(np.array([10.0]), 0.25, 9.0)
+    strengths, share = Stage(np.array([10.0]), 0.25, trained=100.0).of_rows(300.0)
     assert strengths.tolist() == [15]
     assert share * 15 == pytest.approx(7.5)
     assert (1 - share) * 15 == pytest.approx(7.5)
@@ -51,17 +55,36 @@ def test_absolute_strengths_grow_with_the_root_of_the_rows():
 
 @pytest.mark.long
 def test_the_strength_of_all_rows_is_more_than_that_of_the_folds():
-    """Of two folds, with half of the rows each, by the root of two."""
+    """Of two folds, with half of the rows each, twice as much: the same for each row."""
     random = np.random.default_rng(0)
     X = random.normal(size=(200, 20))
     model = BilevelLasso(penalty="all", cv=2, random_state=0).fit(
         X, X[:, 0] + random.normal(size=200)
     )
     found = model.path_.found
-    assert found[-1, 0] / found[-2, 0] == pytest.approx(2**0.5, rel=0.05)
+    assert found[-1, 0] / found[-2, 0] == pytest.approx(2, rel=0.05)
 
 
 def test_a_gain_may_be_asked_to_be_one_standard_error():
     gains, ones = np.array([1.0, -0.5] * 8), np.ones(16)  # 4, with an error of 3
     assert judging.is_more_than_chance(gains, ones, 1.0)
     assert not judging.is_more_than_chance(gains, ones)
+
+
+def test_units_that_came_with_a_sparse_table_stay_where_they_predict_better(monkeypatch):
+    """Judge: scikit-learn with one penalty in those units; noise is small there, as rare words."""
+    monkeypatch.setattr(scaling, "MOST_TURNED", 5)
+    monkeypatch.setattr(standardisation, "_is_better_dense", lambda X: False)
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 40))
+    y = X[:, :3].sum(axis=1) + random.logistic(size=300) > 0
+    for noise, together in ((0.05, True), (20.0, False)):
+        given = X * np.where(np.arange(40) < 3, 1.0, noise)
+        model = BilevelLogisticRegression(penalty="all", random_state=0)
+        model.fit(sparse.csr_array(given), y)
+        scale = given.std(axis=0)
+        if together:
+            scale = np.full(40, np.mean(scale**2) ** 0.5)
+        judge = LogisticRegression(C=1 / model.regularization_[0], tol=1e-10, max_iter=10**4)
+        judge.fit(given / scale, y)
+        np.testing.assert_allclose(model.coef_, judge.coef_ / scale, atol=1e-3)

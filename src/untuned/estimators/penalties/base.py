@@ -6,6 +6,7 @@ import numbers
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
@@ -61,6 +62,13 @@ class BilevelLinear(BaseEstimator):
         random = np.random.default_rng(settings.seed)
         table = standardisation.make(X, weight)
         rows = Rows(loss, table, target.astype(table.X.dtype), weight)
+        if sparse.issparse(table.X) and X.shape[1] > scaling.MOST_TURNED and self._norm() == "l2":
+            # Who made a sparse X may have scaled it well: rare words are small in TF-IDF.
+            plain = rows._replace(table=standardisation.make(X, weight, together=True))
+            split = folds.splits(folds.SHARE, X, strata, random)
+            plan = folds.plan(split, strata, weight, many=False)
+            rows = search.better_units([rows, plain], plan, settings.max_seconds)
+            table = rows.table
         pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
         part: Any = slice(None)
         if self.cv is None and not pack:

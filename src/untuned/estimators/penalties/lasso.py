@@ -10,7 +10,9 @@ class BilevelLasso(BilevelRidge):
 
     Minimizes 1/2 sum (y - X w - b)^2 + sum_j s_j |w_j| with the strengths s that predict unseen
     rows best. A feature that matters may have a weak strength and one that does not a strong one,
-    so what is kept is not shrunk as much as by one strength for all.
+    so what is kept is not shrunk as much as by one strength for all. The search starts from one
+    strength, goes on to strengths that fall with the coefficients it found (the adaptive lasso),
+    and from there follows gradients; each part has to predict rows held back better than the last.
 
     Parameters
     ----------

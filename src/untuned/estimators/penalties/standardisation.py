@@ -38,10 +38,11 @@ class Standardised(NamedTuple):
         return self.X.T @ slopes - np.outer(self.shift, slopes.sum(axis=0))
 
 
-def make(X: Any, weight: np.ndarray) -> Standardised:
+def make(X: Any, weight: np.ndarray, together: bool = False) -> Standardised:
     """`X` standardised by the weighted mean and spread of its columns; a constant one becomes 0.
 
-    So does one whose spread is below what its dtype can hold to more than a few digits.
+    So does one whose spread is below what its dtype can hold to more than a few digits. `together`
+    divides all others by the same number, so that columns keep the units they came in.
     """
     rows, features = X.shape
     dtype = np.float64 if rows * features <= SMALL else np.float32
@@ -61,6 +62,8 @@ def make(X: Any, weight: np.ndarray) -> Standardised:
     spread = np.sqrt(spread)
     kind = np.finfo(X.dtype)
     constant = spread <= np.maximum(10 * kind.eps * np.abs(mean), kind.tiny)
+    if together and not constant.all():
+        spread = np.full(features, np.mean(spread[~constant] ** 2) ** 0.5)
     scale = np.where(constant, 1.0, spread)
     shift = np.zeros(features)
     scaled: Any

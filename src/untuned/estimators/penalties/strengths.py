@@ -6,7 +6,7 @@ as good as free, and above MOST_PER_ROW for each row it is as good as gone.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,10 +30,10 @@ class Bend(NamedTuple):
         bent = np.tanh((x - self._middle) / self._half)
         return self._middle + self._half * bent, 1 - bent**2
 
-    def inverse(self, logarithm: float) -> float:
+    def inverse(self, logarithm: Any) -> Any:
         """The x of a logarithm; of a limit, one from which there is a way back."""
         share = np.clip((logarithm - self._middle) / self._half, -0.99, 0.99)
-        return float(self._middle + self._half * np.arctanh(share))
+        return self._middle + self._half * np.arctanh(share)
 
     @property
     def _middle(self) -> np.floating:

@@ -73,6 +73,10 @@ class Design:
         feature, column = place
         B = self.columns(feature).astype(np.float64)
         count = z.shape[1]
+        if count == 1:  # the same, without cutting B by columns
+            one = self.loss.bend(z, 1, self.target)(np.ones_like(z)) * share[:, None]
+            scaled = one * B
+            return scaled.T @ B, scaled.sum(axis=0)[:, None], self.fixed(one.sum(keepdims=True))
         units = np.eye(count)
         # curve[c, d]: the second derivative of each row's loss in its outputs c and d.
         bend = self.loss.bend(z, 1, self.target)
@@ -96,12 +100,16 @@ class Design:
 
 def solve(
     design: Design, share: np.ndarray, total: float, penalty: Penalty,
-    start: tuple[np.ndarray, np.ndarray],
+    start: tuple[np.ndarray, np.ndarray], rough: float = 0.0,
 ) -> Fit:  # fmt: skip
-    """The model of rows with these shares (which sum to 1) of the weight `total`."""
+    """The model of rows with these shares (which sum to 1) of the weight `total`.
+
+    `rough` is the share of the least absolute penalty that its slope may be off by.
+    """
     each = Penalty(penalty.l1 / total, penalty.l2 / total)
     w, b = start[0].astype(np.float64), start[1].astype(np.float64)
     tolerance = float(np.finfo(design.table.X.dtype).eps) ** 0.5
+    tolerance = max(tolerance, rough * float(each.l1.min()))
     z = design.outputs(w, b)
     value = design.objective(z, share, w, each)
     for _ in range(MOST_ROUNDS):
@@ -121,7 +129,7 @@ def solve(
         held = np.linalg.solve(in_bb, np.column_stack([across.T, in_b]))
         H -= across @ held[:, :-1]
         q = H @ w[place] - grad[place] + across @ held[:, -1]
-        u = _quadratic(H, q, each.l1[place], w[place])
+        u = quadratic(H, q, each.l1[place], w[place])
         d = u - w[place]
         step, in_step = np.zeros_like(w), -held[:, -1] - held[:, :-1] @ d
         step[place] = d
@@ -153,56 +161,100 @@ def pull(
     H, across, in_bb = design.hessian(z, share, place)
     H[np.diag_indices_from(H)] += penalty.l2[place] / total
     held = np.linalg.solve(in_bb, np.column_stack([across.T, q_b]))
-    v[place] = _solved(H - across @ held[:, :-1], q[place] - across @ held[:, -1])
+    v[place] = solved(H - across @ held[:, :-1], q[place] - across @ held[:, -1])
     return v
 
 
-def _solved(H: np.ndarray, q: np.ndarray) -> np.ndarray:
+def solved(H: np.ndarray, q: np.ndarray) -> np.ndarray:
     """H^{-1} q; H is as good as singular where columns repeat each other."""
     H = H + JITTER * np.trace(H) / max(len(H), 1) * np.eye(len(H))
-    return linalg.solve(H, q, assume_a="pos", check_finite=False)
+    _, found, failed = linalg.lapack.dposv(H, q)  # scipy's own `solve` checks for longer than this
+    return linalg.lstsq(H, q)[0] if failed else found
 
 
-def _quadratic(H: np.ndarray, q: np.ndarray, l1: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """The minimizer of 1/2 u^t H u - q^t u + sum l1 |u|."""
+def quadratic(
+    H: np.ndarray, q: np.ndarray, l1: np.ndarray, start: np.ndarray, spread: float | None = None
+) -> np.ndarray:
+    """The minimizer of 1/2 u^t H u - q^t u + sum l1 |u|.
+
+    `spread` is the mean square of the target, where there is one.
+    """
     same = _on_support(H, q, l1, start)
     if same is not None:
         return same
-    from sklearn.linear_model import enet_path
-
     scale = 1 / l1
     G = scale[:, None] * H * scale
     G[np.diag_indices_from(G)] += JITTER * np.trace(G) / len(G)
-    root = np.linalg.cholesky(G).T
-    given = linalg.solve_triangular(root, scale * q, trans="T")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its gap: the rounds around it look for themselves
-        _, path, _ = enet_path(
-            np.asfortranarray(root), given, l1_ratio=1.0, alphas=np.array([1 / len(G)]),
-            precompute=np.ascontiguousarray(G), Xy=scale * q, coef_init=start / scale,
-            check_input=False, tol=1e-6, max_iter=SWEEPS,
-        )  # fmt: skip
-    u = scale * path[:, 0]
+    q_scaled = scale * q
+    if spread is None:
+        spread = float(q_scaled @ solved(G, q_scaled))
+    u = scale * descend(G, q_scaled, spread, np.ones(1), start / scale)[:, 0]
     exact = _on_support(H, q, l1, u)
     return u if exact is None else exact
 
 
+def descend(
+    G: np.ndarray, q: np.ndarray, spread: float, strengths: np.ndarray,
+    start: np.ndarray | None = None, share: float = 1.0, tol: float = 1e-6,
+) -> np.ndarray:  # fmt: skip
+    """Minimizers (features, strengths) of 1/2 u^t G u - q^t u + s (share |u| + ...), by its path.
+
+    scikit-learn's coordinate descent, which asks the rows for their number alone if it has G: they
+    are one here, and its target has the size by which it measures how near the end is.
+    """
+    from sklearn import config_context
+    from sklearn.linear_model import enet_path
+
+    with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
+        warnings.simplefilter("ignore")  # its gap: the rounds around it look for themselves
+        _, path, _ = enet_path(
+            np.zeros((1, len(G)), order="F"), np.array([max(spread, 0.0) ** 0.5]), l1_ratio=share,
+            alphas=strengths, precompute=np.ascontiguousarray(G), Xy=np.ascontiguousarray(q),
+            coef_init=start, check_input=False, tol=tol, max_iter=SWEEPS,
+        )  # fmt: skip
+    return path
+
+
 def _on_support(H: np.ndarray, q: np.ndarray, l1: np.ndarray, u: np.ndarray) -> np.ndarray | None:
     """The exact minimizer, if it has the signs of u."""
-    support = u != 0
+    support = np.flatnonzero(u)
     exact = np.zeros_like(u)
-    if support.any():
+    rows = H[support]
+    if len(support):
         signs = np.sign(u[support])
-        exact[support] = _solved(H[np.ix_(support, support)], q[support] - l1[support] * signs)
+        exact[support] = solved(rows[:, support], q[support] - l1[support] * signs)
         if (np.sign(exact[support]) != signs).any():
             return None
-    rest = abs(q - H @ exact)[~support] <= l1[~support] * (1 + 1e-9)
+    rest = abs(q - exact[support] @ rows) <= l1 * (1 + 1e-9)
+    rest[support] = True
     return exact if rest.all() else None
 
 
-def strongest(design: Design, share: np.ndarray) -> float:
-    """The least common strength, per row, at which every coefficient is zero."""
+def descend_rows(
+    design: Design, share: np.ndarray, column: int, factor: np.ndarray, strengths: np.ndarray,
+    start: np.ndarray, ratio: float, tol: float,
+) -> np.ndarray:  # fmt: skip
+    """As `descend`, from rows, where features are too many for their products."""
+    from sklearn import config_context
+    from sklearn.linear_model import enet_path
+
+    used = np.flatnonzero(share)
+    root = (len(used) * share[used]) ** 0.5
+    X, t = design.X[used], design.target[used, column].astype(np.float64)
+    X = np.asfortranarray(root[:, None] * (X - share[used] @ X) / factor, dtype=design.X.dtype)
+    t = (root * (t - share[used] @ t)).astype(X.dtype)
+    with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
+        warnings.simplefilter("ignore")
+        _, path, _ = enet_path(
+            X, t, l1_ratio=ratio, alphas=strengths, precompute=False, check_input=False, tol=tol,
+            coef_init=start.astype(X.dtype), max_iter=SWEEPS,
+        )  # fmt: skip
+    return path
+
+
+def strongest(design: Design, share: np.ndarray, factor: np.ndarray) -> float:
+    """The least strength, per row and times `factor`, at which every coefficient is zero."""
     z = np.zeros(design.target.shape)
     slopes = share[:, None] * design.loss.slope(z, design.target, 1)
     slopes -= share[:, None] * slopes.sum(axis=0)
-    return float(abs(design.table.gradient(slopes)).max())
+    return float((abs(design.table.gradient(slopes)) / factor).max())

@@ -80,6 +80,7 @@ class Models:
         self.alike = along if loss == "softmax" else 0 * along
         self.fixed = fixed
         self.intercept_penalty = INTERCEPT_PENALTY if fixed is None else 0.0
+        self.passes = 0  # through the rows, of each model
         self._last: Point | None = None
 
     def strengths(self, x: np.ndarray) -> Strengths:
@@ -106,6 +107,7 @@ class Models:
 
     def outputs(self, w: np.ndarray, intercept: np.ndarray) -> np.ndarray:
         """Of coefficients (features, models, columns) and y's intercepts, on all rows."""
+        self.passes += w.shape[1]
         shifted = np.tensordot(self.table.shift, w, axes=1)
         return stacked.outputs(self.table.X, w, intercept * self.down - shifted)
 

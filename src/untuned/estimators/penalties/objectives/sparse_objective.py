@@ -14,7 +14,8 @@ from scipy.special import expit
 
 from untuned.closed_form.losses import bounded, bounded_slope
 from untuned.estimators.penalties.folds import RowRoles
-from untuned.estimators.penalties.objectives import lasso_solver
+from untuned.estimators.penalties.objectives import gram, lasso_solver
+from untuned.estimators.penalties.objectives.gram import Gram
 from untuned.estimators.penalties.objectives.lasso_solver import Design, Fit, Penalty
 from untuned.estimators.penalties.objectives.solved import Solution
 from untuned.estimators.penalties.strengths import Bend
@@ -38,6 +39,9 @@ class SparseModels:
         judged = np.bincount(owner, valid.sum(axis=0), plan.mix.shape[1])
         self.valid = (valid / judged[owner]).T
         self.doubt = errors / judged
+        self.grams: list[Gram] = []
+        if design.quadratic and gram.fits(len(group), len(self.total)):
+            self.grams = gram.make(design, weight, plan.train)
         # Each solve starts from the last one.
         shape = (len(self.total), *group.shape)
         self.near = [Fit(np.zeros(shape[1:]), np.zeros(shape[2])) for _ in range(shape[0])]
@@ -50,21 +54,13 @@ class SparseModels:
     def solve(self, x: np.ndarray) -> Solution:
         """y*(x) and its derivative."""
         penalties = self.penalties(x)
-        for k, each in enumerate(penalties):
-            last = self.near[k]
-            self.near[k] = lasso_solver.solve(
-                self.design, self.share[k], self.total[k], each, (last.coef, last.intercept)
-            )
-        fits = list(self.near)
-        y = np.stack([np.vstack([fit.coef, fit.intercept]) for fit in fits])
+        y, fits = self.fitted(penalties), list(self.near)
 
         def pull(q: np.ndarray) -> np.ndarray:
             in_x = np.zeros_like(x)
             _, slope = self._logarithms(x)
             for k, (each, fit) in enumerate(zip(penalties, fits, strict=True)):
-                v = lasso_solver.pull(
-                    self.design, self.share[k], self.total[k], each, fit, q[k, :-1], q[k, -1]
-                )
+                v = self._pulled(k, each, fit, q[k])
                 signs = np.sign(fit.coef)
                 in_s = -(each.l1 * signs + each.l2 * fit.coef) * v / self.total[k]
                 sums = np.bincount(self.group.ravel(), in_s.ravel(), slope.shape[1]) * slope[k]
@@ -80,11 +76,25 @@ class SparseModels:
 
         return Solution(y, pull)
 
-    def held_back(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Losses of the rows that validate, model after model, and their weights."""
-        losses = np.concatenate([self._losses(each) for each in y])
-        used = self.valid.ravel() > 0
-        return losses[used], self.valid.ravel()[used]
+    def fitted(self, penalties: list[Penalty], rough: float = 0.0) -> np.ndarray:
+        """Every model with its own penalties; `rough` as in `lasso_solver.solve`."""
+        self.near = [self._solved(k, each, rough) for k, each in enumerate(penalties)]
+        return np.stack([np.vstack([fit.coef, fit.intercept]) for fit in self.near])
+
+    def _solved(self, k: int, each: Penalty, rough: float) -> Fit:
+        """The k-th model, from where it was last."""
+        last, total = self.near[k], self.total[k]
+        if self.grams:
+            return self.grams[k].solve(Penalty(each.l1 / total, each.l2 / total), last.coef)
+        return lasso_solver.solve(self.design, self.share[k], total, each, last, rough)
+
+    def _pulled(self, k: int, each: Penalty, fit: Fit, q: np.ndarray) -> np.ndarray:
+        """v of the k-th model's derivative."""
+        total = self.total[k]
+        if self.grams:
+            l2 = Penalty(each.l1 / total, each.l2 / total)
+            return self.grams[k].pull(l2, fit.coef, q[:-1], q[-1])
+        return lasso_solver.pull(self.design, self.share[k], total, each, fit, q[:-1], q[-1])
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
         value = sum(self.valid[k] @ self._losses(y[k]) for k in range(len(y)))

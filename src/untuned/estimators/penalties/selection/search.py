@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -38,9 +39,10 @@ from untuned.run import minimize
 TOLERANCE = {"float64": 1e-3, "float32": 1e-2}
 NEAR = 0.03  # the same, where the start is a fifth of a decade off at most
 FIRST_PER_ROW = 0.01  # strength at the start, for each row; at least 1
+STRIDE = 0.5 * np.log(10)  # of one strength, where each costs a fit
+STRIDE_SHARE = 0.01  # of the error that a stride causes, that is left
 AROUND = np.r_[0.5:3.1:0.5]  # decades on either side of the best strength, for the path
 CHEAP = 2**24  # rows times variables up to which solutions there take no time
-FEW_STEPS = 5  # for many strengths of very many features, of which each takes as long as a fit
 HONEST = 1e-3  # share of the error that is left in models that are compared
 
 
@@ -71,6 +73,7 @@ class Stage(NamedTuple):
     coef: np.ndarray  # (features, columns)
     intercept: np.ndarray
     result: Any
+    passes: int | None = None  # most that a search from here may take, if they cost
 
 
 def search(
@@ -102,23 +105,54 @@ def search(
     return Found(strengths, (at.coef, at.intercept), at.result, steps, trail.path())
 
 
+def better_units(candidates: list[Rows], plan: RowRoles, seconds: float | None) -> Rows:
+    """The same rows in the units in which one strength predicts those held back best."""
+    losses = []
+    for rows in candidates:
+        scales = scaling.make(*rows)
+        group = np.zeros((rows.table.X.shape[1], rows.target.shape[1]), np.int32)
+        models, x, y = _strong(rows, plan, group, 1, scales)
+        trail = Trail()
+        _Seen(models, plan, rows.weight, trail).descended(x, y, seconds)
+        losses.append(trail.path().loss.min())
+    return candidates[int(np.argmin(losses))]
+
+
+def _strong(
+    rows: Rows, plan: RowRoles, group: np.ndarray, groups: int, scales: Scaling
+) -> tuple[Models, np.ndarray, np.ndarray]:
+    """Models that are hardly more than their intercepts, and where that is."""
+    first = 10 * max(1.0, FIRST_PER_ROW * rows.weight.sum())
+    x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
+    models = make(rows, plan, group, scales, 0.0, 0.0)
+    return models, x, alike(models, x, np.zeros(group.shape), np.zeros(group.shape[1]))
+
+
 def _one(
     rows: Rows, plan: RowRoles, group: np.ndarray, groups: int, scales: Scaling, trail: Trail,
     run: Any,
 ) -> Stage:  # fmt: skip
     """One strength."""
-    # Start where a penalty is felt: solutions are near there, and lead to those with weaker ones.
-    first = max(1.0, FIRST_PER_ROW * rows.weight.sum())
-    coef, intercept = fit(rows, scales, np.full(group.shape, first))
-    x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
-    models = make(rows, plan, group, scales, 0.0, 0.0)
-    y = alike(models, x, coef, intercept)
-    seen = _Seen(models, plan, rows.weight, trail)
+    wide = not len(scales.basis)
+    if wide:
+        models, x, y = _strong(rows, plan, group, groups, scales)
+        seen = _Seen(models, plan, rows.weight, trail)
+        x, y = seen.descended(x, y, run.keywords["max_seconds"])
+        run = partial(run, max_steps=1)
+    else:
+        # Where a penalty is felt: solutions are near there, and lead to those with weaker ones.
+        first = max(1.0, FIRST_PER_ROW * rows.weight.sum())
+        coef, intercept = fit(rows, scales, np.full(group.shape, first))
+        x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
+        models = make(rows, plan, group, scales, 0.0, 0.0)
+        y = alike(models, x, coef, intercept)
+        seen = _Seen(models, plan, rows.weight, trail)
     result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=seen)
     if y.size * len(rows.weight) <= CHEAP:
         seen.around(result.x, result.y)
     w, b = models.model(result.x, result.y)
-    return Stage(result.x[0], w.mean(axis=1), b.mean(axis=0), result)
+    most = models.passes if wide else None
+    return Stage(result.x[0], w.mean(axis=1), b.mean(axis=0), result, most)
 
 
 def _many(
@@ -140,9 +174,10 @@ def _many(
     bend = Bend.of_rows(rows.weight)
     judges = _Judges(models, plan, used.weight)
     watch = Watch(judges, x, y, lambda x: trail.found.append(_strengths(bend, x.mean(axis=0))))
-    if not len(scales.basis):
-        run = partial(run, max_steps=min(FEW_STEPS, run.keywords["max_steps"]))
-    result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=watch)
+    # Of very many features no more work than one strength took.
+    most = at.passes
+    over = lambda snapshot: watch(snapshot) or (most is not None and models.passes >= most)
+    result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=over)
     sides = [models.model(point.x, point.y) for point in (watch.start, watch.best)]
     found = watch.best.x.mean(axis=0)
     (w, b), earned = sides[1], watch.best is not watch.start
@@ -181,11 +216,55 @@ class _Seen:
         groups = np.full(snapshot.x.shape[1] - 1, self._strength(snapshot.x))
         self.trail.found.append(groups)
 
-    def look(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Note the losses of the rows held back, and the mean of the models."""
+    def look(self, x: np.ndarray, y: np.ndarray) -> float:
+        """Note the losses of the rows held back, and the mean of the models; their mean loss."""
         at = self.models.at(x, y)
         losses = self.models.judged(at.z)[self.rows].astype(np.float64)
+        mean = float(self.weight @ losses / self.weight.sum())
         self.trail.add(self._strength(x), losses, self.weight, at.w.mean(axis=1))
+        return mean
+
+    def descended(
+        self, x: np.ndarray, y: np.ndarray, seconds: float | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The bottom of the loss along strengths, and models near it.
+
+        Of very many features a step of `minimize` costs several fits, and one of these one: half a
+        decade at a time as long as the loss falls, then to the bottom of the last parabola.
+        """
+        bend, losses = self.models.shares.bend, {}
+        before, began = y, time.monotonic()
+
+        def at(place: int, near: np.ndarray) -> np.ndarray:
+            nonlocal before
+            there = x.copy()
+            there[0, 0] = bend.inverse(bend(x[0, 0])[0] + STRIDE * place)
+            solution = solved(self.models, there, near, STRIDE_SHARE)
+            losses[place] = self.look(there, solution)
+            if losses[place] == min(losses.values()):
+                before = near
+            return solution
+
+        late = lambda: seconds is not None and time.monotonic() - began > seconds
+        start = at(0, y)
+        for side in (-1, 1):  # weaker, and stronger only if that was worse at once
+            near, place = start, 0
+            while bend.limits[0] < bend(x[0, 0])[0] + STRIDE * (place + side) < bend.limits[1]:
+                place += side
+                near = at(place, near)
+                if losses[place] > losses[place - side] or late():
+                    break
+            if place < -1 or late():
+                break
+        best = min(losses, key=lambda each: losses[each])
+        shift = 0.0
+        if best - 1 in losses and best + 1 in losses:
+            left, middle, right = (losses[best + d] for d in (-1, 0, 1))
+            shift = 0.5 * (left - right) / max(left - 2 * middle + right, 1e-300)
+        x = x.copy()
+        x[0, 0] = bend.inverse(bend(x[0, 0])[0] + STRIDE * (best + shift))
+        # The models one stride away: `minimize` is exact to a share of what is left to solve.
+        return x, before
 
     def around(self, x: np.ndarray, y: np.ndarray) -> None:
         """Look on either side of x."""
@@ -196,7 +275,7 @@ class _Seen:
                 logarithm = bend(x[0, 0])[0] + decades * np.log(10)
                 if bend.limits[0] < logarithm < bend.limits[1]:
                     there = x.copy()
-                    there[0, 0] = bend.inverse(float(logarithm))
+                    there[0, 0] = bend.inverse(logarithm)
                     near = solved(self.models, there, near, HONEST)
                     self.look(there, near)
 

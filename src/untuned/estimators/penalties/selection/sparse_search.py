@@ -2,8 +2,12 @@
 
 1. One strength by cross-validation along a path from the least one that leaves no coefficient, and
    from its best point by `minimize`.
-2. One per group by `minimize`, from strengths as the adaptive lasso would have them, watched and
-   judged as in search.py.
+2. One per group, as the adaptive lasso would have them: weaker by the coefficients that each fold's
+   own models found with one strength, times a strength that a second path chooses. So what judges
+   has no part in it. It is taken if the rows held back gain more than chance would give them.
+3. From the better of both, one per group by `minimize`, watched and judged as in search.py.
+
+Strengths grow with the rows that they are for: per row they stay what they were.
 
 Coefficients that are zero have no derivative, so a strength moves only where its group is in the
 model of some fold.
@@ -11,7 +15,6 @@ model of some fold.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,15 +40,16 @@ from untuned.estimators.penalties.selection.judging import (
     weights,
 )
 from untuned.estimators.penalties.selection.search import NEAR, TOLERANCE, Settings, two_digits
+from untuned.estimators.penalties.selection.strength_path import HeldBack, walk
 from untuned.estimators.penalties.strengths import Bend
 from untuned.run import minimize
 
-STRENGTHS, REACH = 30, 1e-3  # of the path, and its end as a share of its beginning
-WORSE = 6  # strengths in a row without a gain, that end the path
+MOST_SHARE = 0.999  # the same, of what a search may start from
 POLISH = 8  # steps from the path's best point: a curve with kinks has no gradient that vanishes
-ADAPTED = 10.0 ** np.linspace(0, 1.25, 6)  # times the common strength, for zero coefficients
+POWERS = (1.0, 2.0)  # by which strengths fall with coefficients
 SMALL = 0.1  # of the largest coefficient: what is below is as good as zero
 SHARES = (0.2, 0.5, 0.9)  # absolute ones that an elastic net is tried with
+FEWER = 1.0  # standard errors of gain asked of a model with fewer features: it is worth something
 
 
 class Found(NamedTuple):
@@ -56,6 +60,26 @@ class Found(NamedTuple):
     result: Any
     steps: int
     path: Path
+
+
+class Stage(NamedTuple):
+    """Strengths that were found, for models that train on rows of the weight `trained`."""
+
+    strengths: np.ndarray  # (groups,)
+    share: float
+    trained: float
+    power: float = 0.0  # by which they fell with coefficients
+    common: float = 0.0  # times which
+
+    def of_rows(self, total: float) -> tuple[np.ndarray, float]:
+        """Strengths and share for models that train on rows of this weight.
+
+        An absolute penalty holds down noise and keeps features out: per row it stays. A squared
+        one stands for what is known without rows, and stays in all.
+        """
+        absolute = self.share * total / self.trained
+        grown = absolute + 1 - self.share
+        return self.strengths * grown, absolute / grown
 
 
 def search(
@@ -73,39 +97,50 @@ def search(
     )  # fmt: skip
     used, plan = _used(rows, plans.one, plans.condense)
     models = _models(used, plan, group, mixed, 0.0, 0.0)
-    x, trail = _path(models, used, groups, None if used is rows else (rows, plans.one.valid))
-    near, note = models.solve(x), _noted(rows, mixed, trail)
+    judges = HeldBack(rows, plans.one.valid)
+    x, trail = _common(models, judges, groups)
+    along = len(trail.points)
     result = run(
-        models, Solved(models.solve), x, near.y, max_seconds=settings.max_seconds, tol=NEAR,
-        max_steps=min(POLISH, settings.max_steps), callback=lambda at: note(at.x),
+        models, Solved(models.solve), x, models.solve(x).y, max_seconds=settings.max_seconds,
+        tol=NEAR, max_steps=min(POLISH, settings.max_steps),
+        callback=lambda at: trail.found.append(_strengths(models.bend, at.x[0], mixed)[0]),
     )  # fmt: skip
-    x, steps, used_by = result.x, result.steps, plans.one
+    steps, trained = result.steps, float(models.total.mean())
+    at = Stage(*_strengths(models.bend, result.x[0], mixed), trained)
     if plans.many is not None:
+        y, one = models.solve(result.x).y, at
+        at = _adapted(models, judges, at, y)
         seconds = settings.max_seconds
         if seconds is not None:
             seconds = max(seconds - result.seconds, 1e-3)
-        errors = 2 * result.history["outer"][-1]
         log_loss = models.design.loss.is_log_loss
-        at = x
-        x, result = _many(
-            rows, plans, plans.many, group, mixed, at, 1.0 if log_loss else errors, trail,
-            partial(run, max_seconds=seconds),
+        errors = 1.0 if log_loss else 2 * result.history["outer"][-1]
+        # About as many models as along the path.
+        most = max(1, along * plans.one.mix.shape[0] // plans.many.mix.shape[0])
+        if at.power:
+            at = _on_all(rows, group, one, at)
+        at, result = _many(
+            rows, plans, plans.many, group, mixed, one, at, errors, trail,
+            partial(run, max_seconds=seconds, max_steps=min(most, settings.max_steps)),
         )  # fmt: skip
         steps += result.steps
-        used_by = plans.one if x is at else plans.many
-    trained = (rows.weight[:, None] * used_by.train).sum(axis=0).mean()
-    strengths, share = _for_all(*_strengths(rows, x[0], mixed), total / trained)
+    strengths, share = at.of_rows(total)
+    strengths = two_digits(np.log(strengths))
     trail.found.append(strengths)
     return Found(strengths, share, result, steps, trail.path())
 
 
 def fit(rows: Rows, group: np.ndarray, found: Found) -> Fit:
     """The model of all rows."""
+    return _fit(rows, group, found.strengths, found.share)
+
+
+def _fit(rows: Rows, group: np.ndarray, strengths: np.ndarray, share: float) -> Fit:
     design = Design(rows.loss, rows.table, rows.target)
-    share = rows.weight / rows.weight.sum()
-    each = penalty(found.strengths[group], found.share)
+    of_rows = rows.weight / rows.weight.sum()
     start = np.zeros(group.shape), np.zeros(group.shape[1])
-    return lasso_solver.solve(design, share, rows.weight.sum(), each, start)
+    each = penalty(strengths[group], share)
+    return lasso_solver.solve(design, of_rows, rows.weight.sum(), each, start)
 
 
 def _used(rows: Rows, plan: RowRoles, pack: bool) -> tuple[Rows, RowRoles]:
@@ -122,122 +157,117 @@ def _models(
     return SparseModels(design, rows.weight, plan, group, mixed, free, errors)
 
 
-def _noted(rows: Rows, mixed: bool, trail: Trail) -> Callable[[np.ndarray], None]:
-    """Notes the strengths at each x."""
-    return lambda x: trail.found.append(_strengths(rows, x.mean(axis=0), mixed)[0])
+def _common(models: SparseModels, judges: HeldBack, groups: int) -> tuple[np.ndarray, Trail]:
+    """The x, with equal strengths, that validates best along the path, and that path."""
+    alike = np.ones((len(models.total), *models.group.shape))
+    walks = {share: walk(models, judges, alike, share) for share in _shares(models.mixed)}
+    share = min(walks, key=lambda each: walks[each][0].value)
+    best, trail = walks[share]
+    x = np.zeros((1, 1 + groups + models.mixed))
+    x[0, 0] = models.bend.inverse(np.log(best.strength))
+    if models.mixed:
+        x[0, -1] = logit(share)
+    return x, trail
 
 
-def _path(
-    models: SparseModels, rows: Rows, groups: int, whole: tuple[Rows, np.ndarray] | None
-) -> tuple[np.ndarray, Trail]:
-    """The x, with equal strengths, that validates best along the path, and that path.
+def _shares(mixed: bool) -> tuple[float, ...]:
+    return SHARES if mixed else (1.0,)
 
-    `whole` are the rows and who judges which, if `rows` are condensed: those have the sum of the
-    losses, but not how they differ.
-    """
-    top = lasso_solver.strongest(models.design, rows.weight / rows.weight.sum())
-    top = max(top * rows.weight.sum(), np.exp(models.bend.limits[0]))
-    best, least, trail = np.zeros((1, 1)), np.inf, Trail()
-    for share in SHARES if models.mixed else (1.0,):
-        lost, lowest, seen = 0, np.inf, Trail()
-        for s in np.geomspace(top / share, REACH * top / share, STRENGTHS):
-            x = np.zeros((1, 1 + groups + models.mixed))
-            x[0, 0] = models.bend.inverse(np.log(s))
-            if models.mixed:
-                x[0, -1] = logit(share)
-            y = models.solve(x).y
-            losses, weight = models.held_back(y)
-            value = weight @ losses
-            weight = weight * len(losses)
-            if whole is not None:
-                losses = judged(*whole, np.moveaxis(y[:, :-1], 0, 1), y[:, -1])
-                weight = weights(*whole)
-            seen.add(s, losses, weight, y[:, :-1].mean(axis=0))
-            if value < least:
-                best, least, trail = x, value, seen
-            lost = 0 if value < lowest else lost + 1
-            lowest = min(lowest, value)
-            if lost == WORSE:
-                break
-        models.near = [Fit(0 * fit.coef, fit.intercept) for fit in models.near]
-    return best, trail
+
+def _adapted(models: SparseModels, judges: HeldBack, one: Stage, y: np.ndarray) -> Stage:
+    """Strengths that fall with what one strength found, if they earn it; else the one."""
+    groups = len(one.strengths)
+    sizes = np.stack([_sizes(each[:-1], models.group, groups) for each in y])
+    best, power = None, 0.0
+    for each in POWERS:
+        point, _ = walk(models, judges, _factors(sizes, each)[:, models.group], one.share)
+        if best is None or point.value < best.value:
+            best, power = point, each
+    assert best is not None
+    gains = judges.losses(y[None])[0] - best.losses
+    if not is_more_than_chance(gains, judges.weight, _asked(y, best.y)):
+        return one
+    return one._replace(power=power, common=best.strength)
+
+
+def _on_all(rows: Rows, group: np.ndarray, one: Stage, at: Stage) -> Stage:
+    """The same with the coefficients that all rows find with one strength."""
+    coef, _ = _fit(rows, group, *one.of_rows(rows.weight.sum()))
+    factors = _factors(_sizes(coef, group, len(one.strengths))[None], at.power)[0]
+    return at._replace(strengths=at.common * factors)
+
+
+def _sizes(coef: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """The largest coefficient of each group."""
+    largest = np.zeros(groups)
+    np.maximum.at(largest, group.ravel(), np.abs(coef).ravel())
+    return largest
+
+
+def _factors(sizes: np.ndarray, power: float) -> np.ndarray:
+    """Of strengths (models, groups): one for a coefficient of zero, and less for larger ones."""
+    unit = SMALL * np.maximum(sizes.max(axis=1, keepdims=True), 1e-12)
+    return (1 + sizes / unit) ** -power
+
+
+def _asked(before: np.ndarray, after: np.ndarray) -> float:
+    """Standard errors of gain: of two models that judges cannot tell apart, fewer features."""
+    fewer = np.count_nonzero(after[:, :-1]) < np.count_nonzero(before[:, :-1])
+    return FEWER if fewer else ERRORS
 
 
 def _many(
-    rows: Rows, plans: Plans, given: RowRoles, group: np.ndarray, mixed: bool, at: np.ndarray,
-    errors: float, trail: Trail, run: Any,
-) -> tuple[np.ndarray, Any]:  # fmt: skip
-    """One strength per group, if they earn it; else the one that was there."""
+    rows: Rows, plans: Plans, given: RowRoles, group: np.ndarray, mixed: bool, one: Stage,
+    at: Stage, errors: float, trail: Trail, run: Any,
+) -> tuple[Stage, Any]:  # fmt: skip
+    """One strength per group by `minimize`, if they earn it; else those that were there."""
     used, plan = _used(rows, given, plans.condense)
     models = _models(used, plan, group, mixed, 1.0, errors)
-    x = np.repeat(at, plan.mix.shape[1], axis=0)
+    trained = float(models.total.mean())
+    x = _start(models, one, at, trained)
     y = models.solve(x).y
-    judges = lambda x, y: models.judges(x, y, used.weight)
-    watch = Watch(judges, x, y, _noted(rows, mixed, trail))
-    x = _adapted(models, x, y)
-    y = models.solve(x).y
-    watch.look(x, y, 0)
+    note = lambda x: trail.found.append(_strengths(models.bend, x.mean(axis=0), mixed)[0])
+    watch = Watch(lambda x, y: models.judges(x, y, used.weight), x, y, note)
     result = run(models, Solved(models.solve), x, y, tol=TOLERANCE["float64"], callback=watch)
-    found = watch.best.x.mean(axis=0, keepdims=True)
-    earned = watch.best is not watch.start
-    # Of two models that judges cannot tell apart the one with fewer features is preferred.
-    counts = [np.count_nonzero(point.y[:, :-1]) for point in (watch.start, watch.best)]
-    errors_asked = 1.0 if counts[1] < counts[0] else ERRORS
-    if earned:
-        sides = [
-            judged(rows, given.judge, np.moveaxis(point.y[:, :-1], 0, 1), point.y[:, -1])
-            for point in (watch.start, watch.best)
-        ]
-        earned = is_more_than_chance(sides[0] - sides[1], weights(rows, given.judge), errors_asked)
+    if watch.best is watch.start:
+        return at, result
+    points = (watch.start.y, watch.best.y)
+    sides = [judged(rows, given.judge, np.moveaxis(y[:, :-1], 0, 1), y[:, -1]) for y in points]
+    earned = is_more_than_chance(sides[0] - sides[1], weights(rows, given.judge))
+    found = Stage(*_strengths(models.bend, watch.best.x.mean(axis=0), mixed), trained)
     if earned and plans.check is not None:
+        check = _models(rows, plans.check, group, mixed, 1.0, errors)
         losses = []
         for each in (at, found):
-            check = _models(rows, plans.check, group, mixed, 1.0, errors)
-            y = check.solve(each).y
+            strengths, share = each.of_rows(float(check.total.mean()))
+            y = check.fitted([penalty(strengths[group], share)] * len(check.total))
             w, b = np.moveaxis(y[:, :-1], 0, 1), y[:, -1]
             losses.append(judged(rows, plans.check.judge, w, b))
-        earned = is_more_than_chance(
-            losses[0] - losses[1], weights(rows, plans.check.judge), errors_asked
-        )
+        gains = losses[0] - losses[1]
+        earned = is_more_than_chance(gains, weights(rows, plans.check.judge))
     return (found if earned else at), result
 
 
-def _adapted(models: SparseModels, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """A start for many strengths: weaker by what each vector's models with one strength found.
-
-    Strengths fall with the coefficients of their groups, as in the adaptive lasso, and the common
-    one grows; by how much says f.
-    """
-    size = np.abs(y[:, :-1])
-    groups = models.group.max() + 1
-    largest = np.zeros((len(size), groups))
-    for k, each in enumerate(size):
-        np.maximum.at(largest[k], models.group.ravel(), each.ravel())
-    of_vector = models.plan.mix.T @ largest / models.plan.mix.sum(axis=0)[:, None]
-    unit = SMALL * np.maximum(of_vector.max(axis=1, keepdims=True), 1e-12)
-    best, least = x, models(x, y)
-    for times in ADAPTED:
-        trial = x.copy()
-        trial[:, 0] += np.log(times)
-        trial[:, 1 : 1 + groups] = -np.log1p(of_vector / unit)
-        value = models(trial, models.solve(trial).y)
-        if value < least:
-            best, least = trial, value
-    return best
+def _start(models: SparseModels, one: Stage, at: Stage, trained: float) -> np.ndarray:
+    """x with one strength, or with those of each vector's own models as the adaptive lasso's."""
+    strengths, share = one.of_rows(trained)
+    groups, vectors = len(strengths), models.plan.mix.shape[1]
+    x = np.zeros((vectors, 1 + groups + models.mixed))
+    x[:, 0] = models.bend.inverse(np.log(strengths[0]))
+    if models.mixed:
+        x[:, -1] = logit(min(share, MOST_SHARE))
+    if not at.power:
+        return x
+    sizes = np.stack([_sizes(each[:-1], models.group, groups) for each in models.solve(x).y])
+    of_vector = models.plan.mix.T @ sizes / models.plan.mix.sum(axis=0)[:, None]
+    grown = at.common * at._replace(strengths=np.ones(1)).of_rows(trained)[0]
+    x[:, 0] = models.bend.inverse(np.log(grown))
+    own = models.bend.inverse(np.log(grown * _factors(of_vector, at.power)))
+    x[:, 1 : 1 + groups] = own - x[:, :1]
+    return x
 
 
-def _for_all(strengths: np.ndarray, share: float, times: float) -> tuple[np.ndarray, float]:
-    """What was found on fewer rows, for so many times as many.
-
-    The noise that an absolute penalty must hold down is a sum over rows, which grows with the root
-    of their number; a squared one stands for what is known without them, and stays.
-    """
-    absolute = share * times**0.5
-    grown = absolute + 1 - share
-    return two_digits(np.log(strengths * grown)), absolute / grown
-
-
-def _strengths(rows: Rows, x: np.ndarray, mixed: bool) -> tuple[np.ndarray, float]:
+def _strengths(bend: Bend, x: np.ndarray, mixed: bool) -> tuple[np.ndarray, float]:
     differences = x[1:-1] if mixed else x[1:]
-    strengths = two_digits(Bend.of_rows(rows.weight)(x[0] + differences)[0])
+    strengths = np.exp(bend(x[0] + differences)[0])
     return strengths, float(max(expit(x[-1]), LEAST_SHARE)) if mixed else 1.0
