@@ -346,7 +346,7 @@ def test_s_tfbo_makes_the_steps_of_the_paper():
     c = view(8, 2)
     model = proxies.full(c)
     z = torch.tensor(np.random.default_rng(0).standard_normal((64, 8)), dtype=torch.float32)
-    found = simplex.s_tfbo(c, 3, proxy="full", start=5.0, strength=0.1, smoothing=1e-3)
+    found = simplex.s_tfbo(c, 3, proxy="full", start=5.0, strength=0.1, smoothing=1e-3).weights
     names = list(model.start)
     theta = torch.cat([model.start[name].ravel() for name in names])
     sizes = [model.start[name].numel() for name in names]

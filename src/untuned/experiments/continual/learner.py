@@ -62,7 +62,7 @@ class _Learner:
         if method not in ROWS:
             raise unknown("selector", method, ROWS)
         self.row = ROWS[method]
-        self.method = self.row.per_class or method
+        self.method = self.row.selector or method
         self.balance = "class" if self.row.per_class else balance
         self.online = isinstance(protocol, Online)
         inputs = stream.tasks[0].X.shape[1:]
