@@ -79,6 +79,9 @@ class Row(NamedTuple):
     selector: str | None = None  # its name in `untuned.coreset`, where the row has another
     per_class: bool = False  # whether memories take equal numbers of each class in every preset
     criterion: str = "loss"  # what a method on the simplex judges its weights by
+    # Whether a memory keeps weights, by which its losses count in replay and its rows when older
+    # tasks choose again; equal ones otherwise.
+    weighted: bool = False
 
 
 ROWS = {
@@ -88,7 +91,7 @@ ROWS = {
     "uniform-per-class": Row("Uniform, per class", selector="uniform", per_class=True),
     "icarl": Row("iCaRL"),
     "grad-matching": Row("Grad Matching"),
-    "gcr": Row("GCR"),
+    "gcr": Row("GCR", weighted=True),
     "greedy-coreset": Row("Greedy Coreset", trains=True),
     "pbcs": Row("PBCS"),
     "bcsr": Row("BCSR", trains=True, simplex=True),
