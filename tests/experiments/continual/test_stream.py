@@ -116,6 +116,23 @@ def test_the_network_of_the_older_code():
     assert len(set(rows.tolist())) == 4
 
 
+def test_dropout_is_torchs_with_other_numbers():
+    drop = networks.Dropout(0.2)
+    torch.manual_seed(3)
+    x = torch.rand(8, 20, 32, 32).to(memory_format=torch.channels_last) + 1
+    made = drop(x)
+    assert made.stride() == x.stride()
+    kept = made != 0
+    assert kept.float().mean().item() == pytest.approx(0.8, abs=0.005)  # 4 standard deviations
+    torch.testing.assert_close(made[kept], x[kept] / 0.8, rtol=1e-4, atol=0)
+    assert not torch.equal(drop(x) != 0, kept)  # new ones at every step
+    torch.manual_seed(3)
+    torch.rand(8, 20, 32, 32)
+    assert torch.equal(networks.Dropout(0.2)(x), made)  # which torch's seed decides
+    drop.eval()
+    assert drop(x) is x
+
+
 # Memory
 
 
