@@ -513,13 +513,13 @@ def test_tables_are_written_and_resumed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pool, "finish", finish)
     words = table1.reproduce(tmp_path, True, 0, None)
-    assert len(made) == 13 * 2 * 3
-    assert "13 selectors" in words
+    assert len(made) == 15 * 2 * 3
+    assert "15 selectors" in words
     table1.reproduce(tmp_path, True, 0, None, seeds=4)
-    assert len(made) == 13 * 2 * 4
+    assert len(made) == 15 * 2 * 4
     for name in ("table1.html", "table1.md", "table1.parquet", "table1-runs.parquet"):
         assert (tmp_path / name).stat().st_size > 0
-    assert len(pd.read_parquet(tmp_path / "table1-runs.parquet")) == 13 * 2 * 4
+    assert len(pd.read_parquet(tmp_path / "table1-runs.parquet")) == 15 * 2 * 4
     table2.reproduce(tmp_path, True, 0, None, seeds=1)
     assert "How far from uniform" in (tmp_path / "table2.md").read_text(encoding="utf-8")
 
