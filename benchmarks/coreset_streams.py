@@ -21,7 +21,7 @@ from torch.nn import functional
 from common import Row, main
 from untuned import coreset
 from untuned.coreset.selectors import proxies
-from untuned.coreset.selectors.candidates import Candidates
+from untuned.coreset.selectors.candidates import Candidates, evaluating
 from untuned.experiments.continual.networks import SmallResNet
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
@@ -84,7 +84,7 @@ def measure(quick: bool) -> list[Row]:
         optimizer.step()
 
     def forward() -> None:
-        with torch.no_grad():
+        with evaluating(net), torch.no_grad():  # as choosing and testing do
             net(images)
 
     training, _ = timed(step, rounds)

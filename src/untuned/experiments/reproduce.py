@@ -15,6 +15,7 @@ from untuned.util.wording import unknown
 
 # name -> "module:function"; modules are imported when a recipe is asked for.
 RECIPES = {
+    "all": "untuned.experiments.everything:reproduce",
     "figure1": "untuned.experiments.comparison.figures:figure1",
     "figure2": "untuned.experiments.comparison.figures:figure2",
     "table1": "untuned.experiments.continual.table1:reproduce",

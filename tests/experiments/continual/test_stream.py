@@ -116,18 +116,39 @@ def test_the_network_of_the_older_code():
     assert len(set(rows.tolist())) == 4
 
 
+def test_dropout_is_torchs_with_other_numbers():
+    drop = networks.Dropout(0.2)
+    torch.manual_seed(3)
+    x = torch.rand(8, 20, 32, 32).to(memory_format=torch.channels_last) + 1
+    made = drop(x)
+    assert made.stride() == x.stride()
+    kept = made != 0
+    assert kept.float().mean().item() == pytest.approx(0.8, abs=0.005)  # 4 standard deviations
+    torch.testing.assert_close(made[kept], x[kept] / 0.8, rtol=1e-4, atol=0)
+    assert not torch.equal(drop(x) != 0, kept)  # new ones at every step
+    torch.manual_seed(3)
+    torch.rand(8, 20, 32, 32)
+    assert torch.equal(networks.Dropout(0.2)(x), made)  # which torch's seed decides
+    drop.eval()
+    assert drop(x) is x
+
+
 # Memory
 
 
-def first_rows(task, X, y, size):
-    return np.arange(size)
+def first_rows(task, part, size):
+    return np.arange(size), np.ones(size)
+
+
+def last_rows(task, part, size):
+    return np.arange(size)[::-1], np.ones(size)
 
 
 def test_memory_shares_its_rows_among_tasks():
     memory = ReplayMemory(10, reselect=False)
     for task in range(4):
         X = 100 * task + np.arange(20)[:, None]
-        memory.add(X, np.full(20, task), lambda task, X, y, size: np.arange(size)[::-1])
+        memory.add(X, np.full(20, task), last_rows)
         shares = [len(part.y) for part in memory.parts]
         assert shares == [10 // (task + 1)] * (task + 1)
     # What is left of the first task is the prefix of its first order.
@@ -137,9 +158,9 @@ def test_memory_shares_its_rows_among_tasks():
 def test_memory_that_chooses_again_knows_the_task():
     asked = []
 
-    def choose(task, X, y, size):
-        asked.append((task, len(y), size))
-        return np.arange(size)
+    def choose(task, part, size):
+        asked.append((task, len(part.y), size))
+        return first_rows(task, part, size)
 
     memory = ReplayMemory(6, reselect=True)
     for _ in range(3):
@@ -147,14 +168,28 @@ def test_memory_that_chooses_again_knows_the_task():
     assert asked == [(0, 9, 6), (0, 6, 3), (1, 9, 3), (0, 3, 2), (1, 3, 2), (2, 9, 2)]
 
 
+def test_memory_carries_weights_of_mean_one():
+    seen = []
+
+    def choose(task, part, size):
+        seen.append((task, part.weights.tolist()))
+        return np.arange(size), np.arange(1.0, size + 1)
+
+    memory = ReplayMemory(4, reselect=True)
+    for _ in range(2):
+        memory.add(np.zeros((3, 1)), np.zeros(3, int), choose)
+    assert seen == [(0, [1, 1, 1]), (0, [0.5, 1, 1.5]), (1, [1, 1, 1])]
+    np.testing.assert_allclose(memory.parts[0].weights, [2 / 3, 4 / 3])
+
+
 def test_memory_is_untouched_by_an_error():
     memory = ReplayMemory(4, reselect=True)
     memory.add(np.zeros((5, 1)), np.zeros(5, int), first_rows)
 
-    def fails(task, X, y, size):
+    def fails(task, part, size):
         if task == 1:
             raise ValueError("no rows")
-        return np.arange(size)
+        return first_rows(task, part, size)
 
     with pytest.raises(ValueError, match="no rows"):
         memory.add(np.zeros((5, 1)), np.zeros(5, int), fails)
@@ -186,14 +221,14 @@ def test_scores_by_hand():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("method", ["uniform", "icarl", "d-tfbo", "auto"])
+@pytest.mark.parametrize("method", ["uniform", "d-tfbo", "s-tfbo-prototypes", "auto"])
 def test_streams_are_learned_online(method):
     protocol = Online(batch=20, chosen=5, memory=12, passes=2)
     options = protocols.options(method, protocols.preset("paper"), "head", None)
     found = learner.learn(blobs(), method, protocol, 0, options)
     assert np.isnan(found.accuracy[np.triu_indices(3, 1)]).all()
     assert (np.diag(found.accuracy) > 0.8).all()
-    assert len(found.spread) == (3 if method == "d-tfbo" else 0)
+    assert len(found.spread) == (3 if "tfbo" in method else 0)
     again = learner.learn(blobs(), method, protocol, 0, options)
     np.testing.assert_array_equal(found.accuracy, again.accuracy)
 
@@ -216,7 +251,7 @@ def test_an_online_run_makes_the_steps_it_says(monkeypatch):
 
     def watched(model, X, y, size, **settings):
         chosen = real(model, X, y, size, **settings)
-        asked.append((len(y), size, settings["classes"].tolist(), settings["balance"]))
+        asked.append((len(y), size, settings["classes"].tolist(), settings.get("balance")))
         assert set(y) <= set(settings["classes"])  # the rows' own mask, old memories too
         return chosen
 
@@ -235,6 +270,33 @@ def test_an_online_run_makes_the_steps_it_says(monkeypatch):
     # Task 1 chooses in the last pass only; later tasks in all but the first, and train on it.
     assert [entry[2] for entry in asked] == [[0, 1]] * 4 + [[2, 3]] * 6 + [[0, 1], [2, 3]]
     assert [entry[3] for entry in asked] == [None] * 3 + ["class"] + [None] * 6 + ["class"] * 2
+
+
+def test_gcr_replays_by_weight_and_chooses_again_by_it(monkeypatch):
+    """In both streams: what older tasks choose from comes with the weights it was given."""
+    real = coreset.select
+    asked = []
+
+    def watched(model, X, y, size, **settings):
+        chosen = real(model, X, y, size, **settings)
+        asked.append((size, settings.get("weights"), chosen))
+        return chosen
+
+    monkeypatch.setattr(coreset, "select", watched)
+    protocol = Epochs(epochs=2, batch=40, rate=1e-2, memory=12)
+    learner.learn(blobs(tasks=2, masked=False), "gcr", protocol, 0)
+    (_, first, chosen), (size, carried, _), (_, new, _) = asked
+    assert (first == 1).all()
+    assert (new == 1).all()
+    assert size == 6
+    np.testing.assert_allclose(carried, chosen.weights / chosen.weights.mean())
+    # Twice the weight of a row is twice its loss.
+    found = learner._Learner(blobs(tasks=2, masked=False), "gcr", protocol, 0, {}, None)
+    task = found.stream.tasks[0]
+    X, y = found._tensors(0, task.X[:2], task.y[:2])
+    by_row = torch.stack([found._loss(0, X[k : k + 1], y[k : k + 1]) for k in range(2)])
+    weighted = found._loss(0, X, y, torch.tensor([0.5, 1.5]))
+    assert weighted.item() == pytest.approx((0.25 * by_row[0] + 0.75 * by_row[1]).item(), rel=1e-5)
 
 
 @pytest.mark.long
@@ -451,13 +513,13 @@ def test_tables_are_written_and_resumed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pool, "finish", finish)
     words = table1.reproduce(tmp_path, True, 0, None)
-    assert len(made) == 13 * 2 * 3
-    assert "13 selectors" in words
+    assert len(made) == 15 * 2 * 3
+    assert "15 selectors" in words
     table1.reproduce(tmp_path, True, 0, None, seeds=4)
-    assert len(made) == 13 * 2 * 4
+    assert len(made) == 15 * 2 * 4
     for name in ("table1.html", "table1.md", "table1.parquet", "table1-runs.parquet"):
         assert (tmp_path / name).stat().st_size > 0
-    assert len(pd.read_parquet(tmp_path / "table1-runs.parquet")) == 13 * 2 * 4
+    assert len(pd.read_parquet(tmp_path / "table1-runs.parquet")) == 15 * 2 * 4
     table2.reproduce(tmp_path, True, 0, None, seeds=1)
     assert "How far from uniform" in (tmp_path / "table2.md").read_text(encoding="utf-8")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from scipy import optimize
 
 from untuned.coreset.baselines import Selection, class_quotas, herd
 from untuned.coreset.selectors.candidates import Candidates
@@ -45,7 +46,9 @@ def grad_matching(c: Candidates, size: int) -> Selection:
 def gcr(c: Candidates, size: int) -> Selection:
     """Per class in proportion, weights of few gradients that sum to the gradient of all.
 
-    Nonnegative orthogonal matching pursuit; where it ends early, random rows fill up.
+    Tiwari, Killamsetty, Iyer and Shenoy, "GCR: gradient coreset based replay buffer selection".
+    Rows that come with weights, being chosen from before, count by them in the sum to be matched.
+    Where the pursuit ends early, random rows fill up, as light as the lightest chosen one.
     """
     counts = np.bincount(c.label, minlength=len(c.classes))
     quotas = class_quotas(counts, size, c.rng)
@@ -58,12 +61,13 @@ def gcr(c: Candidates, size: int) -> Selection:
         gram = (residuals @ residuals.T) * (features @ features.T)
         mass = c.share[m] / c.share[m].mean() if c.share[m].any() else np.ones(len(m))
         chosen, found = nonnegative_omp(gram, gram @ mass, quota)
+        rest = c.rng.permutation(np.setdiff1d(np.arange(len(m)), chosen))[: quota - len(chosen)]
         weights[m[chosen]] = found
-        rest = c.rng.permutation(np.setdiff1d(np.arange(len(m)), chosen))
-        orders.append(m[np.concatenate([chosen, rest])[:quota]])
+        weights[m[rest]] = found.min() if len(found) else 1.0
+        heaviest_first = chosen[np.argsort(-found, kind="stable")]
+        orders.append(m[np.concatenate([heaviest_first, rest])])
     order = in_turns(orders, size)
-    weight = weights[order]
-    return order, weight / weight.max() if weight.max() > 0 else np.ones(size)
+    return order, weights[order] / weights[order].max()
 
 
 def nonnegative_omp(
@@ -71,22 +75,30 @@ def nonnegative_omp(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows and weights w >= 0 that lower |sum of all - sum_j w_j grad_j|^2 + penalty |w|^2.
 
-    `target` are the products of every gradient with the sum to match. Ends early where no row
-    would take a positive weight.
+    The row of steepest descent joins, then all weights are the best nonnegative ones; a row whose
+    weight falls to zero leaves. `target` are the products of every gradient with the sum to match.
+    Ends early where no row would take a positive weight.
     """
-    chosen: list[int] = []
+    chosen = np.zeros(0, int)
     weight = np.zeros(0)
-    for _ in range(most):
-        slope = target - gram[:, chosen] @ weight
-        slope[chosen] = -np.inf
+    tried = np.zeros(len(gram), bool)  # so that a row that left does not come again
+    while len(chosen) < most:
+        slope = np.where(tried, -np.inf, target - gram[:, chosen] @ weight)
         best = int(np.argmax(slope))
-        if slope[best] <= 0:
+        if not slope[best] > 0:
             break
-        chosen.append(best)
+        tried[best] = True
+        chosen = np.append(chosen, best)
         inside = gram[np.ix_(chosen, chosen)] + penalty * np.eye(len(chosen))
-        weight = np.maximum(np.linalg.lstsq(inside, target[chosen], rcond=None)[0], 0)
-    kept = weight > 0
-    return np.asarray(chosen, int)[kept], weight[kept]
+        weight = _nonnegative_solution(inside, target[chosen])
+        chosen, weight = chosen[weight > 0], weight[weight > 0]
+    return chosen, weight
+
+
+def _nonnegative_solution(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """w >= 0 of least w' matrix w / 2 - target' w, for a positive definite matrix."""
+    root = np.linalg.cholesky(matrix)
+    return optimize.nnls(root.T, np.linalg.solve(root, target))[0]
 
 
 def unit_rows(X: np.ndarray) -> np.ndarray:

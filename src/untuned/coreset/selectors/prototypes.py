@@ -32,20 +32,34 @@ def auto(c: Candidates, size: int) -> Selection:
     orders = []
     for m in sorted(c.members(), key=len):
         quota = min(len(m), size)
-        seen = m
-        if len(m) > max(MOST_ROWS, ROWS_PER_CHOSEN * quota):
-            seen = c.rng.choice(m, max(MOST_ROWS, ROWS_PER_CHOSEN * quota), replace=False)
-        kernel = tangent_kernel(c.flat[seen])
-        if c.model is not None:
-            kernel += tangent_kernel(c.features[seen])
-        orders.append(seen[kernel_herd(kernel, c.share[seen], quota)])
+        seen = looked_at(c, m, quota)
+        orders.append(seen[kernel_herd(kernel_of(c, seen), c.share[seen], quota)])
     return in_turns(orders, size), np.ones(size)
+
+
+def looked_at(c: Candidates, members: np.ndarray, quota: int) -> np.ndarray:
+    """The rows of a class that a choice of `quota` is made from: all, or a random part of many."""
+    most = max(MOST_ROWS, ROWS_PER_CHOSEN * quota)
+    return members if len(members) <= most else c.rng.choice(members, most, replace=False)
+
+
+def kernel_of(c: Candidates, rows: np.ndarray) -> np.ndarray:
+    """The kernel of inputs, plus that of the model's features."""
+    kernel = tangent_kernel(c.flat[rows])
+    if c.model is not None:
+        kernel += tangent_kernel(c.features[rows])
+    return kernel
 
 
 def kernel_herd(kernel: np.ndarray, share: np.ndarray, count: int) -> np.ndarray:
     """Rows in the order that brings the mean of those so far nearest to the mean of all."""
     mass = share / share.sum() if share.any() else np.full(len(kernel), 1 / len(kernel))
-    towards, own = kernel @ mass, np.diagonal(kernel)
+    return herd_towards(kernel, kernel @ mass, count)
+
+
+def herd_towards(kernel: np.ndarray, towards: np.ndarray, count: int) -> np.ndarray:
+    """The same, `towards` being the products of every row with the mean to be met."""
+    own = np.diagonal(kernel)
     with_chosen = np.zeros(len(kernel))
     chosen = np.empty(count, int)
     for k in range(count):

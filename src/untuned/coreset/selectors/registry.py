@@ -13,6 +13,7 @@ import numpy as np
 from untuned.coreset.selectors.candidates import Candidates, evaluating, outputs, require_finite
 from untuned.coreset.selectors.matching import in_turns
 from untuned.coreset.selectors.sampling import drawn
+from untuned.coreset.selectors.slots import pick
 from untuned.util.wording import brief, unknown
 
 # name -> "module:function"; modules are imported when a selector is asked for.
@@ -89,9 +90,9 @@ def select(
     candidates = _checked(model, X, y, classes, every_class, weights, seed)
     size = _checked_size(size, len(candidates))
     found = _found(candidates, size, method, options)
-    if method in ON_SIMPLEX:  # a class may need rows that come late in the order
-        found = drawn(found, candidates, len(candidates) if balance else size)
     chosen = found
+    if method in ON_SIMPLEX:
+        chosen = _picked(found, candidates, size, balance)
     if balance:
         chosen = _equal_parts(candidates, size, *chosen)
     return Selection(*chosen)
@@ -108,7 +109,15 @@ def distribution(
     if method not in ON_SIMPLEX:
         raise unknown("selector on the simplex", method, ON_SIMPLEX)
     candidates = _checked(model, X, y, classes, every_class, weights, seed)
-    return _found(candidates, _checked_size(size, len(candidates)), method, options)
+    return _found(candidates, _checked_size(size, len(candidates)), method, options).weights
+
+
+def _picked(found: Any, c: Candidates, size: int, balance: str | None) -> Any:
+    """Rows by lambda: those of its slots, or a draw."""
+    if found.slots is not None:
+        return pick(found.slots, found.weights)
+    # A class may need rows that come late in the order.
+    return drawn(found.weights, c, len(c) if balance else size)
 
 
 def _found(c: Candidates, size: int, method: str, options: dict[str, Any]) -> Any:

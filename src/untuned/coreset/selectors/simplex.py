@@ -7,30 +7,43 @@
 from lambda = 1/n and the model as it is. Each gives lambda, by which rows are then drawn. The
 noise z is drawn once per selection: an optimizer sees one function, whose gradient in lambda_i is
 exactly minus the share of draws in which i is among the K largest.
+
+`criterion="prototypes"` gives the same methods another problem, that of slots.py.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from untuned.coreset.selectors import proxies
+from untuned.coreset.selectors import proxies, slots
 from untuned.coreset.selectors.candidates import Candidates
 from untuned.run import minimize
 from untuned.solvers import DTFBO, STFBO, StocBiO
+from untuned.util.wording import unknown
+
+# What lambda is judged by, and how many steps it is given where the user names no number: as many
+# as in BCSR's and the paper's experiments, or enough for the likeliest rows to settle.
+CRITERIA = {"loss": 5, "prototypes": 100}
 
 DRAWS = 64
-STEPS = 5  # of lambda, as in BCSR's and the paper's experiments
 STRENGTH = 0.1  # C
 SMOOTHING = 1e-3  # delta
 START = 5.0  # alpha_0 = beta_0 = gamma_0 of the paper's experiment, and BCSR's learning rates
 
 
+class Weighted(NamedTuple):
+    """lambda over all rows, and the slots that it falls into where it was judged by prototypes."""
+
+    weights: np.ndarray
+    slots: slots.Slots | None = None
+
+
 def s_tfbo(
     c: Candidates, size: int, *, start: float = START, per_row: bool = False, **problem: Any
-) -> np.ndarray:
+) -> Weighted:
     """S-TFBO: one step on theta, v and lambda together."""
     start = _in_units_of_g(start, per_row, c)
     return weights(c, size, STFBO(start, start, start), **problem)
@@ -39,7 +52,7 @@ def s_tfbo(
 def d_tfbo(
     c: Candidates, size: int, *, start: float = START, per_row: bool = False, inner_steps: int = 5,
     linear_steps: int = 3, **problem: Any,
-) -> np.ndarray:  # fmt: skip
+) -> Weighted:  # fmt: skip
     """D-TFBO with loops of fixed length (appendix B of the paper)."""
     start = _in_units_of_g(start, per_row, c)
     method = DTFBO(start, start, start, inner_steps=inner_steps, linear_steps=linear_steps)
@@ -54,7 +67,7 @@ def _in_units_of_g(start: float, per_row: bool, c: Candidates) -> float:
 def bcsr(
     c: Candidates, size: int, *, start: float = START, inner_steps: int = 1, linear_steps: int = 3,
     **problem: Any,
-) -> np.ndarray:  # fmt: skip
+) -> Weighted:  # fmt: skip
     """BCSR: gradient steps on theta, a Neumann series for v; `start` is both learning rates.
 
     Its inner objective is g / n, so theta moves by start / n along the gradient of g. Its series
@@ -66,10 +79,20 @@ def bcsr(
 
 
 def weights(
-    c: Candidates, size: int, method: Any, *, proxy: str = "head", steps: int = STEPS,
-    strength: float = STRENGTH, smoothing: float = SMOOTHING, solved: bool = False,
-) -> np.ndarray:  # fmt: skip
-    """lambda after `steps`; `solved` begins with the model that is best at lambda = 1/n."""
+    c: Candidates, size: int, method: Any, *, criterion: str = "loss", proxy: str = "head",
+    steps: int | None = None, strength: float = STRENGTH, smoothing: float = SMOOTHING,
+    solved: bool = False,
+) -> Weighted:  # fmt: skip
+    """lambda after `steps`; `solved` begins with the model that is best at lambda = 1/n.
+
+    Of the options only `steps` concerns the criterion "prototypes".
+    """
+    if criterion not in CRITERIA:
+        raise unknown("criterion", criterion, CRITERIA)
+    steps = CRITERIA[criterion] if steps is None else steps
+    if criterion == "prototypes":
+        dealt = slots.deal(c, size)
+        return Weighted(dealt.over_rows(slots.solved(dealt, c, method, steps), len(c)), dealt)
     model = proxies.get(proxy, c)
     share, z = model.tensor(c.share), model.tensor(c.rng.standard_normal((DRAWS, len(c))))
 
@@ -88,7 +111,7 @@ def weights(
     # A method that diverged has no last point, so its best one is used.
     last = result.state.x
     found = last if bool(torch.isfinite(last).all()) else result.x
-    return found.double().cpu().numpy()
+    return Weighted(found.double().cpu().numpy())
 
 
 def smoothed_top_k(x: Any, size: int, noise: Any) -> Any:

@@ -18,7 +18,7 @@ from torch.nn import functional
 from untuned import coreset
 from untuned.coreset.selectors.candidates import ROWS_PER_PASS, evaluating
 from untuned.experiments.continual import networks
-from untuned.experiments.continual.memory import ReplayMemory
+from untuned.experiments.continual.memory import Part, ReplayMemory
 from untuned.experiments.continual.protocols import ROWS, Epochs, Online
 from untuned.experiments.continual.streams import Stream, Task
 from untuned.util.wording import unknown
@@ -62,7 +62,7 @@ class _Learner:
         if method not in ROWS:
             raise unknown("selector", method, ROWS)
         self.row = ROWS[method]
-        self.method = self.row.per_class or method
+        self.method = self.row.selector or method
         self.balance = "class" if self.row.per_class else balance
         self.online = isinstance(protocol, Online)
         inputs = stream.tasks[0].X.shape[1:]
@@ -71,7 +71,7 @@ class _Learner:
             self.model = network.to(memory_format=torch.channels_last)
         else:
             self.model = networks.mlp(int(np.prod(inputs)), stream.outputs)
-        self.memory = ReplayMemory(protocol.memory, reselect=self.online)
+        self.memory = ReplayMemory(protocol.memory, reselect=self.online or self.row.weighted)
         self.order, self.rng = (np.random.default_rng([seed, side]) for side in (1, 2))
         self.select_seconds = 0.0
         self.spread: list[tuple[float, float, float]] = []
@@ -97,7 +97,7 @@ class _Learner:
         p = self.protocol
         optimizer = torch.optim.Adam(self.model.parameters(), p.rate)
         X, y = torch.tensor(task.X), self._places(number, task.y)
-        old = [self._tensors(k, *part) for k, part in enumerate(self.memory.parts)]
+        old = [self._kept(k, part) for k, part in enumerate(self.memory.parts)]
         for _ in range(p.epochs):
             order = torch.tensor(self.order.permutation(len(y)))
             for rows in order.split(p.batch):
@@ -107,13 +107,12 @@ class _Learner:
                 _step(optimizer, loss)
         return np.arange(len(y))
 
-    def _loss_on_memory(self, old: list[tuple[Any, Any]]) -> Any:
+    def _loss_on_memory(self, old: list[tuple[Any, Any, Any]]) -> Any:
         """The mean over the whole memory; one pass where all tasks share their columns."""
         if not self.stream.masked:
-            X, y = (torch.cat([pair[k] for pair in old]) for k in (0, 1))
-            return self._loss(0, X, y)
-        rows = sum(len(y) for _, y in old)
-        return sum(self._loss(k, X, y) * (len(y) / rows) for k, (X, y) in enumerate(old))
+            return self._loss(0, *(torch.cat([part[k] for part in old]) for k in range(3)))
+        rows = sum(len(y) for _, y, _ in old)
+        return sum(self._loss(k, *part) * (len(part[1]) / rows) for k, part in enumerate(old))
 
     def _online(self, number: int, task: Task) -> np.ndarray:
         """Passes over fixed batches, training on a few rows of each; those of the last pass are
@@ -134,41 +133,42 @@ class _Learner:
                 chooses = last or (self.row.trains and number > 0 and turn > 0)
                 chosen = random
                 if chooses:
-                    chosen = batch[self._choose(number, task.X[batch], task.y[batch], size)]
+                    chosen = batch[self._choose(number, task.X[batch], task.y[batch], size).indices]
                 trained = chosen if self.row.trains and number > 0 else random
                 loss = self._loss(number, *self._tensors(number, task.X[trained], task.y[trained]))
                 if replay is not None:
-                    task_of, X, y = next(replay)
+                    task_of, X, y, weights = next(replay)
                     divisor = len(y) if p.divide_again else 1
-                    loss = loss + p.replay / divisor * self._loss(task_of, X, y)
+                    loss = loss + p.replay / divisor * self._loss(task_of, X, y, weights)
                 _step(optimizer, loss)
                 picked.append(chosen)
         return np.concatenate(picked)
 
-    def _replay(self) -> Iterator[tuple[int, Any, Any]] | None:
+    def _replay(self) -> Iterator[tuple[int, Any, Any, Any]] | None:
         """Batches of one task each, in a new order for this pass, over and over."""
         batches = []
         for number, part in enumerate(self.memory.parts):
-            X, y = self._tensors(number, *part)
             size = self.protocol.replay_batch
-            pieces = zip(X.split(size), y.split(size), strict=True)
+            pieces = zip(*(each.split(size) for each in self._kept(number, part)), strict=True)
             batches += [(number, *piece) for piece in pieces]
         order = self.order.permutation(len(batches))
         return cycle([batches[k] for k in order]) if batches else None
 
     def _choose(
-        self, number: int, X: np.ndarray, y: np.ndarray, size: int, balance: str | None = None
-    ) -> np.ndarray:
+        self, number: int, X: np.ndarray, y: np.ndarray, size: int, **how: Any
+    ) -> coreset.Selection:
         start = time.perf_counter()
         chosen = coreset.select(
             self.model, X, y, size, method=self.method, classes=self.stream.columns(number),
-            every_class=False, balance=balance, seed=self.rng, **self.options,
+            every_class=False, seed=self.rng, **how, **self.options,
         )  # fmt: skip
         self.select_seconds += time.perf_counter() - start
-        return chosen.indices
+        return chosen
 
-    def _remember(self, number: int, X: np.ndarray, y: np.ndarray, size: int) -> np.ndarray:
-        return self._choose(number, X, y, size, self.balance)
+    def _remember(self, number: int, part: Part, size: int) -> tuple[np.ndarray, np.ndarray]:
+        how = {"weights": part.weights} if self.row.weighted else {}
+        chosen = self._choose(number, part.X, part.y, size, balance=self.balance, **how)
+        return chosen.indices, chosen.weights if self.row.weighted else np.ones(size)
 
     def _measure_spread(self, number: int, task: Task, candidates: np.ndarray) -> None:
         if not self.row.simplex:
@@ -195,9 +195,15 @@ class _Learner:
             ]
         return sum(hits) / len(y)
 
-    def _loss(self, number: int, X: Any, y: Any) -> Any:
-        columns = torch.tensor(self.stream.columns(number))
-        return functional.cross_entropy(self.model(X)[:, columns], y)
+    def _loss(self, number: int, X: Any, y: Any, weights: Any = None) -> Any:
+        logits = self.model(X)[:, torch.tensor(self.stream.columns(number))]
+        if weights is None or not self.row.weighted:
+            return functional.cross_entropy(logits, y)
+        return (weights * functional.cross_entropy(logits, y, reduction="none")).mean()
+
+    def _kept(self, number: int, part: Part) -> tuple[Any, Any, Any]:
+        weights = torch.tensor(part.weights, dtype=torch.float32)
+        return *self._tensors(number, part.X, part.y), weights
 
     def _tensors(self, number: int, X: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
         return torch.tensor(X), self._places(number, y)

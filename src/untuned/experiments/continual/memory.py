@@ -9,14 +9,20 @@ import numpy as np
 
 from untuned.util.wording import brief
 
-Choose = Callable[[int, np.ndarray, np.ndarray, int], np.ndarray]  # (task, X, y, size) -> rows
-
 
 class Part(NamedTuple):
-    """What is kept of one task, in order."""
+    """Rows of one task, in order, and how much each counts; weights have a mean of one."""
 
     X: np.ndarray
     y: np.ndarray
+    weights: np.ndarray
+
+    def of(self, rows: np.ndarray, weights: np.ndarray) -> Part:
+        """Some of the rows, with weights of any size."""
+        return Part(self.X[rows], self.y[rows], weights / weights.mean())
+
+
+Choose = Callable[[int, Part, int], tuple[np.ndarray, np.ndarray]]  # -> rows and their weights
 
 
 class ReplayMemory:
@@ -44,11 +50,12 @@ class ReplayMemory:
                 "larger memory or fewer tasks."
             )
         shrunk = [self._shrunk(task, part, share, choose) for task, part in enumerate(self.parts)]
-        rows = choose(number, X, y, min(share, len(y)))
-        self.parts = [*shrunk, Part(X[rows], y[rows])]
+        new = Part(X, y, np.ones(len(y)))
+        self.parts = [*shrunk, new.of(*choose(number, new, min(share, len(y))))]
 
     def _shrunk(self, task: int, part: Part, share: int, choose: Choose) -> Part:
         if len(part.y) <= share:
             return part
-        rows = choose(task, part.X, part.y, share) if self.reselect else np.arange(share)
-        return Part(part.X[rows], part.y[rows])
+        if self.reselect:
+            return part.of(*choose(task, part, share))
+        return part.of(np.arange(share), part.weights[:share])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import torch
 from torch import nn
 from torch.nn import functional
 
@@ -20,6 +22,30 @@ def mlp(inputs: int, outputs: int) -> nn.Module:
     )
 
 
+class Dropout(nn.Module):
+    """As torch's, with numbers that NumPy draws.
+
+    With torch's own a training step of this network takes a fifth longer. The seed is torch's,
+    asked for when the first are needed, so that first weights do not depend on it.
+    """
+
+    def __init__(self, probability: float):
+        super().__init__()
+        self.zeros = round(probability * 2**16)  # of the values that two bytes have
+        self._random: np.random.Generator | None = None
+
+    def forward(self, x: Any) -> Any:
+        """Entries are zero with the probability given, the others larger by as much."""
+        if not self.training:
+            return x
+        if self._random is None:
+            self._random = np.random.Generator(np.random.SFC64(int(torch.randint(2**31, ()))))
+        values = np.frombuffer(self._random.bytes(2 * x.numel()), np.uint16)
+        kept = (values >= self.zeros).astype(np.float32) * (2**16 / (2**16 - self.zeros))
+        # In the order in which x lies in memory: the product then needs no copy of either.
+        return x * torch.from_numpy(kept).as_strided(x.shape, x.stride()).to(x)
+
+
 class Block(nn.Module):
     """One convolution and a shortcut, each followed by ReLU, normalisation and dropout."""
 
@@ -29,7 +55,7 @@ class Block(nn.Module):
         self.norm1, self.norm2 = _norm(outside), _norm(outside)
         changes = stride != 1 or inside != outside
         self.shortcut = nn.Conv2d(inside, outside, 1, stride, bias=False) if changes else None
-        self.drop = nn.Dropout(dropout)
+        self.drop = Dropout(dropout)
 
     def forward(self, x: Any) -> Any:
         """Drop(BN(ReLU(h + shortcut))), h = Drop(BN(ReLU(conv)))."""

@@ -75,31 +75,42 @@ class Row(NamedTuple):
 
     title: str
     trains: bool = False  # whether it also chooses what is trained on
-    simplex: bool = False  # whether it is a method on the paper's problem
-    per_class: str | None = None  # the selector whose memories take equal numbers of each class
+    simplex: bool = False  # whether it gives weights of all rows
+    selector: str | None = None  # its name in `untuned.coreset`, where the row has another
+    per_class: bool = False  # whether memories take equal numbers of each class in every preset
+    criterion: str = "loss"  # what a method on the simplex judges its weights by
+    # Whether a memory keeps weights, by which its losses count in replay and its rows when older
+    # tasks choose again; equal ones otherwise.
+    weighted: bool = False
 
 
 ROWS = {
     "k-means-features": Row("k-means features"),
     "k-means-embedding": Row("k-means embedding"),
     "uniform": Row("Uniform Sampling"),
-    "uniform-per-class": Row("Uniform, per class", per_class="uniform"),
+    "uniform-per-class": Row("Uniform, per class", selector="uniform", per_class=True),
     "icarl": Row("iCaRL"),
     "grad-matching": Row("Grad Matching"),
-    "gcr": Row("GCR"),
+    "gcr": Row("GCR", weighted=True),
     "greedy-coreset": Row("Greedy Coreset", trains=True),
     "pbcs": Row("PBCS"),
     "bcsr": Row("BCSR", trains=True, simplex=True),
     "s-tfbo": Row("S-TFBO", trains=True, simplex=True),
     "d-tfbo": Row("D-TFBO", trains=True, simplex=True),
+    "s-tfbo-prototypes": Row("S-TFBO, prototypes", True, True, "s-tfbo", criterion="prototypes"),
+    "d-tfbo-prototypes": Row("D-TFBO, prototypes", True, True, "d-tfbo", criterion="prototypes"),
     "auto": Row("auto", trains=True),
 }
 
 
 def options(method: str, preset: Preset, proxy: str, start: float | None) -> dict[str, Any]:
     """What a selector of a row is given; `start` replaces the preset's own."""
-    if not ROWS[method].simplex:
+    row = ROWS[method]
+    if not row.simplex:
         return {}
+    if row.criterion != "loss":  # which no preset says anything of
+        own = {} if start is None else {"start": start}
+        return {"criterion": row.criterion} | own
     usual = preset.rate if method == "bcsr" else preset.start
     given: dict[str, Any] = {"proxy": proxy, "start": usual if start is None else start}
     if method != "bcsr":

@@ -13,7 +13,7 @@ from untuned.experiments.continual.runs import StreamPlan
 if TYPE_CHECKING:
     import pandas
 
-METHODS = ("bcsr", "s-tfbo", "d-tfbo", "auto")
+METHODS = ("bcsr", "s-tfbo", "d-tfbo", "s-tfbo-prototypes", "d-tfbo-prototypes", "auto")
 WIDER = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3)
 SETTING = "balanced"
 RULES = (
