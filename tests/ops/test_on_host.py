@@ -11,6 +11,7 @@ import pytest
 
 import untuned
 from untuned.ops import jax as compiled
+from untuned.ops.cache import reusable
 from untuned.ops.jax_on_host import OnHost, fits
 from untuned.problem.build import build
 from untuned.problem.derivatives import OnRows
@@ -108,6 +109,33 @@ def test_auto_runs_there_and_small_loops_do_not():
     assert isinstance(on_host.moved(problem, untuned.solvers.get("auto")()).ops, OnHost)
     for name in ("d-tfbo", "s-tfbo"):
         assert on_host.moved(problem, untuned.solvers.get(name)()) is problem
+
+
+@reusable
+def promised_f(x, y):
+    return jnp.sum((y - 1.0) ** 2)
+
+
+@reusable
+def promised_g(x, y):
+    return jnp.sum((y - x) ** 2)
+
+
+def test_reusable_functions_are_there_only_where_compiled_loops_save_nothing(monkeypatch):
+    problem = build(promised_f, promised_g, jnp.zeros(3), jnp.zeros(3))
+    auto = untuned.solvers.get("auto")()
+    assert on_host.moved(problem, auto) is problem
+    monkeypatch.setattr(on_host, "SAVES_NOTHING", 0.0)
+    assert isinstance(on_host.moved(problem, auto).ops, OnHost)
+
+
+@pytest.mark.parametrize("name", ["ttsa", "mrbo", "sustain"])
+def test_a_loop_for_v_alone_is_a_loop_too(name, monkeypatch):
+    problem, method = build(*quadratic()), untuned.solvers.get(name)
+    monkeypatch.setattr(on_host, "WORTH_A_CALL", 0.0)
+    monkeypatch.setattr(on_host, "LONG_STEP", 0.0)
+    assert isinstance(on_host.moved(problem, method(linear_steps=50)).ops, OnHost)
+    assert on_host.moved(problem, untuned.solvers.get("soba")()) is problem
 
 
 @pytest.mark.long
