@@ -150,6 +150,11 @@ def matrix(product: Callable, size: int, like: Tree, /) -> Any:
     return jax.vmap(product)(jnp.eye(size, dtype=jnp.result_type(*jax.tree.leaves(like))))
 
 
+def inverse(matrix: Any, /) -> Any:
+    unit = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
+    return jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), unit)
+
+
 def simplex(tree: Tree, /) -> Tree:
     return jax.tree.map(_simplex, tree)
 
