@@ -16,6 +16,7 @@ from untuned.ops.jax_on_host import OnHost, fits
 from untuned.problem.build import build
 from untuned.problem.derivatives import OnRows
 from untuned.run import on_host
+from untuned.util import watch
 
 RNG = np.random.default_rng(0)
 ROWS = jnp.asarray(RNG.normal(size=(50, 4)), jnp.float32)
@@ -56,6 +57,24 @@ def test_derivatives_are_those_of_jax(power):
         close(ours(v, wrt), theirs(v, wrt))
     close(ops.hessian(fn, x, y), compiled.hessian(fn, x, y))
     assert ops.compile_seconds() > 0
+
+
+@pytest.mark.long
+def test_columns_a_few_at_a_time_are_the_same_and_end_with_the_time(monkeypatch):
+    fn, ops = OnRows(wide, np.ones((50, 20), np.float32)), OnHost("least")
+    x, y = np.ones(20, np.float32), np.linspace(-1, 1, 20, dtype=np.float32)
+    whole = ops.hessian(fn, x, y)
+    monkeypatch.setattr(compiled, "AT_ONCE", 0)  # eight
+    np.testing.assert_allclose(ops.hessian(fn, x, y), whole, rtol=1e-5, atol=1e-6)
+    answers = iter([False, True])
+    with watch.over(lambda: next(answers)):
+        cut = ops.hessian(fn, x, y)
+    np.testing.assert_allclose(cut[:8], whole[:8], rtol=1e-5, atol=1e-6)
+    assert not cut[8:].any()
+
+
+def wide(x, y, rows):
+    return jnp.mean(jax.nn.softplus(rows @ y)) + jnp.sum(jnp.exp(x) * y**4)
 
 
 @pytest.mark.long
