@@ -13,10 +13,15 @@ import numpy as np
 APART = 1.1  # two points of a side, in time
 
 
+class LateError(Exception):
+    """The time of a side that keeps no limit itself is up."""
+
+
 class Track:
     """The points of a run and when they were reached."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
         self.points: list[tuple[float, float, list[float]]] = []
         self.lost = 0.0  # time that went to keeping points
 
@@ -30,6 +35,12 @@ class Track:
         if not self.points or self.now() > APART ** (1 / 5) * self.points[-1][0]:
             self.points.append((self.now(), time.time(), np.asarray(x, float).tolist()))
         self.lost += time.process_time() - before
+
+    def add_in_time(self, x: Any) -> None:
+        """Keep x, if there is time left."""
+        self.add(x)
+        if self.now() > self.seconds:
+            raise LateError
 
     def end(self, x: Any) -> None:
         """Keep the last x."""
@@ -84,11 +95,14 @@ def main() -> None:
         kind = str(data["kind"])
         train, validation = (data["X"], data["t"]), (data["X_val"], data["t_val"])
         x0, y0 = data["x0"], data["y0"]
-    track, more = Track(), {}
+    track, more = Track(options["seconds"]), {}
     if side == "expert":
         import expert
 
-        track.end(expert.run(kind, train, validation, x0, y0, track.add))
+        try:
+            track.end(expert.run(kind, train, validation, x0, y0, track.add_in_time))
+        except LateError:
+            track.end(track.points[-1][2])
     else:
         library, name = side.split()
         convert: Any = np.asarray
@@ -100,17 +114,35 @@ def main() -> None:
         import untuned
 
         functions = jax_functions(kind) if library == "jax" else torch_functions(kind)
-        method: Any = name
+
+        def run(method: Any, callback: Any, **settings: Any) -> Any:
+            return untuned.minimize(
+                *functions, convert(x0), convert(y0), method=method,
+                outer_data=tuple(map(convert, validation)), inner_data=tuple(map(convert, train)),
+                callback=callback, **settings,
+            )  # fmt: skip
+
+        def run_tuned(*steps: float, keep: bool) -> Any:
+            """For so many seconds of the processor, as the machine may be busy."""
+            began = track.now()
+
+            def callback(snapshot: Any) -> bool:
+                if keep:
+                    track.add(snapshot.x)
+                return track.now() - began > options["seconds"]
+
+            method = untuned.solvers.get(name)(*steps)
+            return run(method, callback, batch_size=64, max_steps=10**9, eval_every=64)
+
+        if "grid" in options:
+            ends = [run_tuned(*steps, keep=False).x.tolist() for steps in options["grid"]]
+            print(json.dumps({"ends": ends, "spent": track.now()}))
+            return
         if "step_size" in options:
-            steps = {key: options[key] for key in ("step_size", "outer_ratio")}
-            method = untuned.solvers.get(name)(**steps)
-        tuned: dict[str, Any] = {"batch_size": 64, "max_steps": 10**9, "eval_every": 64}
-        result = untuned.minimize(
-            *functions, convert(x0), convert(y0), method=method,
-            outer_data=tuple(map(convert, validation)), inner_data=tuple(map(convert, train)),
-            callback=lambda snapshot: track.add(snapshot.x), max_seconds=options["seconds"],
-            **(tuned if "step_size" in options else {}),
-        )  # fmt: skip
+            result = run_tuned(options["step_size"], options["outer_ratio"], keep=True)
+        else:
+            watch = lambda snapshot: track.add(snapshot.x)
+            result = run(name, watch, max_seconds=options["seconds"])
         track.end(result.x)
         more = {
             "run": result.seconds, "compiling": result.compile_seconds, "steps": result.steps,

@@ -3,6 +3,7 @@
     python group_runs.py few OUT 1 2 4       the same runs with so many processes, in a minute
     python group_runs.py many OUT 1 2 4      more of them, with more steps
     python group_runs.py killed OUT          a run that loses a process, and its restarts
+    python group_runs.py limited OUT         a long step that a limit of time cuts
 
 Forking a parent that has imported torch already makes a process cheap enough for a test.
 """
@@ -210,6 +211,26 @@ def killed(rank, processes, out, name, die):
     distributed.destroy_process_group()
 
 
+def limited(rank, processes, out):
+    """A first step of many evaluations, which take their time in the last process alone."""
+    join(rank, processes, out, "limited")
+    naps = []
+
+    def inner(x, y, rows):
+        naps.append(time.sleep(0.01 if rank == processes - 1 else 0))
+        return ((y - rows * x) ** 2).mean()
+
+    one = torch.ones(3, dtype=torch.float64)
+    result = untuned.minimize(
+        lambda x, y, rows: ((y - rows) ** 2).mean(), inner, one, 5 * one,
+        inner_data=torch.ones(4, 3), outer_data=torch.ones(4, 3), max_seconds=0.1, eval_every=1,
+        method=DTFBO(c_y=1e-300, c_v=1e-300, cap=10**6), group=distributed.group.WORLD,
+    )  # fmt: skip
+    ended = {"naps": len(naps), "steps": result.steps, "y": result.y.numpy()}
+    np.savez(out / file_of("limited", rank), **ended, status=result.status)
+    distributed.destroy_process_group()
+
+
 def fork(target, count, *arguments):
     """Processes of a group, and their exit codes."""
     context = multiprocessing.get_context("fork")
@@ -238,6 +259,8 @@ if __name__ == "__main__":
     out = Path(sys.argv[2])
     if sys.argv[1] == "killed":
         lose_a_process(out)
+    if sys.argv[1] == "limited":
+        assert fork(limited, 2, out) == [0] * 2
     for processes in map(int, sys.argv[3:]):
         wanted = (FEW[processes], 1) if sys.argv[1] == "few" else (MANY, 3)
         assert fork(same, processes, out, *wanted) == [0] * processes

@@ -100,6 +100,19 @@ def test_a_killed_process_ends_the_run_and_a_restart_ends_where_it_would_have(tm
     assert_close(group_runs.summary(plain), expected)
 
 
+@pytest.mark.process
+def test_all_processes_end_a_step_at_the_same_turn(tmp_path):
+    start("limited", tmp_path)
+    first, second = (
+        dict(np.load(tmp_path / group_runs.file_of("limited", rank))) for rank in (0, 1)
+    )
+    assert first["status"] == second["status"] == "max_seconds"
+    assert first["steps"] == second["steps"] == 0
+    assert first["naps"] == second["naps"] <= 10 + 8
+    assert np.array_equal(first["y"], second["y"])
+    assert not np.array_equal(first["y"], 5 * np.ones(3))  # what it has is kept
+
+
 @pytest.fixture
 def alone():
     """A group of this process alone."""

@@ -11,10 +11,12 @@ import pytest
 
 import untuned
 from untuned.ops import jax as compiled
+from untuned.ops.cache import reusable
 from untuned.ops.jax_on_host import OnHost, fits
 from untuned.problem.build import build
 from untuned.problem.derivatives import OnRows
 from untuned.run import on_host
+from untuned.util import watch
 
 RNG = np.random.default_rng(0)
 ROWS = jnp.asarray(RNG.normal(size=(50, 4)), jnp.float32)
@@ -55,6 +57,24 @@ def test_derivatives_are_those_of_jax(power):
         close(ours(v, wrt), theirs(v, wrt))
     close(ops.hessian(fn, x, y), compiled.hessian(fn, x, y))
     assert ops.compile_seconds() > 0
+
+
+@pytest.mark.long
+def test_columns_a_few_at_a_time_are_the_same_and_end_with_the_time(monkeypatch):
+    fn, ops = OnRows(wide, np.ones((50, 20), np.float32)), OnHost("least")
+    x, y = np.ones(20, np.float32), np.linspace(-1, 1, 20, dtype=np.float32)
+    whole = ops.hessian(fn, x, y)
+    monkeypatch.setattr(compiled, "AT_ONCE", 0)  # eight
+    np.testing.assert_allclose(ops.hessian(fn, x, y), whole, rtol=1e-5, atol=1e-6)
+    answers = iter([False, True])
+    with watch.over(lambda: next(answers)):
+        cut = ops.hessian(fn, x, y)
+    np.testing.assert_allclose(cut[:8], whole[:8], rtol=1e-5, atol=1e-6)
+    assert not cut[8:].any()
+
+
+def wide(x, y, rows):
+    return jnp.mean(jax.nn.softplus(rows @ y)) + jnp.sum(jnp.exp(x) * y**4)
 
 
 @pytest.mark.long
@@ -108,6 +128,33 @@ def test_auto_runs_there_and_small_loops_do_not():
     assert isinstance(on_host.moved(problem, untuned.solvers.get("auto")()).ops, OnHost)
     for name in ("d-tfbo", "s-tfbo"):
         assert on_host.moved(problem, untuned.solvers.get(name)()) is problem
+
+
+@reusable
+def promised_f(x, y):
+    return jnp.sum((y - 1.0) ** 2)
+
+
+@reusable
+def promised_g(x, y):
+    return jnp.sum((y - x) ** 2)
+
+
+def test_reusable_functions_are_there_only_where_compiled_loops_save_nothing(monkeypatch):
+    problem = build(promised_f, promised_g, jnp.zeros(3), jnp.zeros(3))
+    auto = untuned.solvers.get("auto")()
+    assert on_host.moved(problem, auto) is problem
+    monkeypatch.setattr(on_host, "SAVES_NOTHING", 0.0)
+    assert isinstance(on_host.moved(problem, auto).ops, OnHost)
+
+
+@pytest.mark.parametrize("name", ["ttsa", "mrbo", "sustain"])
+def test_a_loop_for_v_alone_is_a_loop_too(name, monkeypatch):
+    problem, method = build(*quadratic()), untuned.solvers.get(name)
+    monkeypatch.setattr(on_host, "WORTH_A_CALL", 0.0)
+    monkeypatch.setattr(on_host, "LONG_STEP", 0.0)
+    assert isinstance(on_host.moved(problem, method(linear_steps=50)).ops, OnHost)
+    assert on_host.moved(problem, untuned.solvers.get("soba")()) is problem
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import threading
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 import untuned
-from untuned.run import messages
+from untuned.run import messages, on_host
+from untuned.run.checkpoint import resume
 from untuned.util import watch
 
 SIZE = 800  # variables of y: products take a millisecond, so a step of thousands takes seconds
@@ -45,7 +47,9 @@ def solver(name):
 
 
 NAP = 0.01  # of every evaluation
-MORE = 8  # evaluations beyond a limit: what a cut step still does, and g where it is watched
+# Evaluations beyond a limit: the three that are allowed, and five outside of the run's clock,
+# before it begins and where g is watched.
+MORE = 8
 
 
 def sleepy(library, naps):
@@ -103,6 +107,91 @@ def test_a_long_step_is_cut(library, name):
         *sleepy(library, naps), method=LONG[name], max_seconds=1, eval_every=1, max_steps=1
     )
     assert len(naps) > limit / NAP + MORE  # or there was nothing to cut
+
+
+def with_long_steps(name):
+    """Any method, with steps of hundreds of evaluations where it has loops at all."""
+    if name in LONG:
+        return LONG[name]
+    method = untuned.solvers.get(name)
+    known = {field.name for field in dataclasses.fields(method)}
+    long = {"inner_steps": 200, "linear_steps": 200, "step_size": 0.01, "eps0": 1e-9}
+    return method(**{key: value for key, value in long.items() if key in known})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [
+        *(("torch", name) for name in untuned.solvers.names()),
+        *(("jax", name) for name in ("d-tfbo", "itd", "sustain", "s-tfbo")),
+    ],
+)
+def test_every_method_keeps_a_limit(library, name, monkeypatch):
+    monkeypatch.setattr(on_host, "WORTH_A_CALL", 0.0)  # naps are no operations
+    monkeypatch.setattr(on_host, "LONG_STEP", 0.0)
+    naps: list[float] = []
+    limit = 10 * NAP
+    result = untuned.minimize(
+        *sleepy(library, naps), method=with_long_steps(name), max_seconds=limit, eval_every=1,
+        max_steps=10**6,
+    )  # fmt: skip
+    assert result.status in ("max_seconds", "cap_hit", "diverged")
+    assert len(naps) <= limit / NAP + MORE
+
+
+def test_a_divergence_is_not_traced_beyond_the_limit():
+    """Steps that are made again, to find the one that diverged, keep the limit too."""
+    import torch
+
+    calls = []
+
+    def g(x, y):
+        calls.append(time.perf_counter())
+        time.sleep(NAP)
+        far = torch.where(y.abs() > 2, torch.inf, 1.0)
+        return ((y - x) ** 2 * far).sum() - 4 * (y**2).sum()
+
+    zero = torch.zeros(2, dtype=torch.float64)
+    result = untuned.minimize(
+        lambda x, y: (y**2).sum(), g, zero, zero + 1, max_seconds=30 * NAP, max_steps=100,
+        method=untuned.solvers.SOBA(0.01, 1e-9), eval_every=10**6,
+    )  # fmt: skip
+    assert result.status in ("diverged", "max_seconds")
+    assert len(calls) <= 30 + MORE
+
+
+@pytest.mark.long
+def test_a_long_first_step_is_saved_inside(tmp_path, monkeypatch):
+    monkeypatch.setattr(resume, "LONG", 0.05)
+    monkeypatch.setattr(resume, "SAVE_SHARE", 0)
+    saved, save = [], resume.Saver.save
+    monkeypatch.setattr(
+        resume.Saver, "save",
+        lambda self, now, *rest: (saved.append(now.carry.state), save(self, now, *rest))[1],
+    )  # fmt: skip
+    arguments, data = stiff("torch")
+    _, g, x0, _ = arguments
+    settings = {**data, "method": solver("d-tfbo"), "checkpoint": tmp_path / "run"}
+    result = untuned.minimize(*arguments, **settings, max_seconds=2 * LIMIT)
+    assert result.status == "max_seconds"
+    values = [float(g(x0, state.y, data["inner_data"])) for state in saved]
+    assert len(values) >= 3
+    assert values[-1] < values[0]
+    assert result.steps == 0
+
+
+def test_saves_that_find_nothing_new_end(tmp_path, monkeypatch):
+    """A first step whose y does not change before its end is not cut for ever."""
+    import torch
+
+    monkeypatch.setattr(resume, "LONG", 0.0)
+    zero = torch.zeros(3, dtype=torch.float64)
+    result = untuned.minimize(
+        lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: ((y - x) ** 2).sum(), zero, zero + 1,
+        checkpoint=tmp_path / "run", max_seconds=60, tol=1e-3,
+    )  # fmt: skip
+    assert result.status == "converged"
 
 
 @pytest.mark.long
@@ -180,6 +269,16 @@ def test_a_watch_stays_with_what_it_said():
             assert watch.present() is not mine
         assert [mine.says_stop() for _ in range(3)] == [False, True, True]
     assert watch.present() is None
+
+
+def test_a_shared_watch_stops_when_any_process_wants_to():
+    with watch.over(lambda: True, shared=True) as mine:
+        assert not mine.says_stop()  # the others do not know yet
+        assert mine.wants_stop()
+        mine.agree(False)
+        assert not watch.says_stop()
+        mine.agree(True)
+        assert watch.says_stop()
 
 
 def test_the_message_says_when_time_went_to_compiling():

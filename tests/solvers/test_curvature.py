@@ -10,6 +10,7 @@ import torch
 import untuned
 from libraries import as_numpy, given
 from reference.problems import regularization
+from untuned.ops import get
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.numerics import linear_system, newton_cg, preconditioner
@@ -64,6 +65,46 @@ def test_with_the_model_and_with_products_alone_the_end_is_the_same(monkeypatch)
     ends = [result.history["outer"][-1] for result in (modelled, by_products)]
     assert ends[0] == pytest.approx(ends[1], rel=1e-4)
     assert modelled.counts["hvp"] < by_products.counts["hvp"]
+
+
+@pytest.mark.parametrize("library", ["jax", "torch", "numpy"])
+def test_the_inverse_is_that_of_numpy_and_nothing_where_there_is_none(library):
+    found, array = get(library), torch.tensor if library == "torch" else np.array
+    root = np.random.default_rng(0).standard_normal((2, 5, 5)).astype(np.float32)
+    matrices = root @ root.swapaxes(1, 2) + np.eye(5, dtype=np.float32)
+    inverse = np.asarray(found.inverse(array(matrices)))
+    np.testing.assert_allclose(inverse, np.linalg.inv(matrices), rtol=1e-4, atol=1e-5)
+    matrices[1] -= 100 * np.eye(5, dtype=np.float32)
+    assert not np.isfinite(np.asarray(found.inverse(array(matrices)))).all()
+
+
+class Matrix:
+    """Oracles of 1/2 <y, H y>, as far as a model of H asks."""
+
+    def __init__(self, hessian):
+        self.ops, self.hessian = ops, lambda *_: torch.tensor(hessian)
+
+
+def test_a_model_is_the_inverse_or_where_that_is_not_positive_its_absolute_value():
+    rotation = np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0]
+    y = torch.zeros(4, dtype=torch.float64)
+    for values in ([1, 2, 3, 4], [-1, 2, 3, 4]):
+        matrix = rotation * values @ rotation.T
+        scale = abs(np.diag(matrix)) ** -0.5
+        inside = np.linalg.eigh(scale[:, None] * matrix * scale)
+        absolute = inside.eigenvectors / abs(inside.eigenvalues) @ inside.eigenvectors.T
+        found = preconditioner.make(Matrix(matrix), y, y, None, None)
+        np.testing.assert_allclose(found, scale[:, None] * absolute * scale, rtol=1e-10)
+        if min(values) > 0:
+            np.testing.assert_allclose(found, np.linalg.inv(matrix), rtol=1e-10)
+
+
+def test_an_inverse_that_costs_more_than_products_waits_for_them():
+    rows = torch.zeros(40, 65)
+    o, y = Oracles(ops, None, None), torch.zeros(640)
+    keeper = Keeper(o, y, rows, None, 100)
+    assert keeper.price > 640 + 640**3 / (20 * rows.numel())  # as bytes of float32 count half
+    assert not keeper.renewed(preconditioner.start(o, y), y, y)[1]
 
 
 @pytest.mark.usefixtures("quick_hessian")

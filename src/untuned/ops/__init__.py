@@ -102,6 +102,10 @@ class Ops(Protocol):
     def eigh(self, matrix: Any, /) -> tuple[Any, Any]:
         """Eigenvalues and eigenvectors of a symmetric matrix."""
 
+    def inverse(self, matrix: Any, /) -> Any:
+        """The inverse of a symmetric matrix, or of each of a stack, by Cholesky's factors; not
+        finite where one of them is not positive definite."""
+
     # Projections
     def clip(self, array: Any, low: Any, high: Any, /) -> Any: ...
     def simplex(self, tree: Tree, /) -> Tree:

@@ -14,7 +14,7 @@ import numpy as np
 import optree
 
 from untuned.ops import Scalar, Tree
-from untuned.util.watch import present
+from untuned.util import watch
 
 compiles = False
 
@@ -75,17 +75,17 @@ def where(condition: Scalar, a: Tree, b: Tree, /) -> Tree:
 
 
 def while_loop(cond: Callable, body: Callable, carry: Tree, /) -> Tree:
-    watch = present()
+    present = watch.present()
     while cond(carry):
-        if watch is not None and watch.says_stop():
+        if present is not None and present.says_stop():
             break
         carry = body(carry)
     return carry
 
 
 def was_cut() -> Scalar:
-    watch = present()
-    return watch is not None and watch.has_stopped
+    present = watch.present()
+    return present is not None and present.has_stopped
 
 
 def cond(condition: Scalar, if_true: Callable, if_false: Callable, /) -> Tree:
@@ -96,8 +96,15 @@ def scan(fn: Callable, carry: Tree, xs: Any, length: int, reverse: bool, /) -> t
     # Outs need not be stacked: a list serves as xs as well.
     outs: list[Any] = [None] * length
     for k in reversed(range(length)) if reverse else range(length):
+        if watch.says_stop():  # then no later loop makes a turn, so nobody misses the outs
+            break
         carry, outs[k] = fn(carry, None if xs is None else xs[k])
     return carry, outs
+
+
+def columns(product: Callable, units: Any, /) -> list[Any]:
+    """The products of the units; zeros in their place once the watch says stop."""
+    return [0 * unit if watch.says_stop() else product(unit) for unit in units]
 
 
 def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:

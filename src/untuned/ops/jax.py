@@ -150,6 +150,11 @@ def matrix(product: Callable, size: int, like: Tree, /) -> Any:
     return jax.vmap(product)(jnp.eye(size, dtype=jnp.result_type(*jax.tree.leaves(like))))
 
 
+def inverse(matrix: Any, /) -> Any:
+    unit = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
+    return jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), unit)
+
+
 def simplex(tree: Tree, /) -> Tree:
     return jax.tree.map(_simplex, tree)
 
@@ -235,8 +240,14 @@ def columns(product: Callable, y: Tree, rows: Tree) -> Any:
     How many depends on the number of rows: there is an array as long for each.
     """
     units = jnp.eye(size(y), dtype=jnp.result_type(*jax.tree.leaves(y)))
-    of_one = sum(leaf.shape[0] * units.dtype.itemsize for leaf in jax.tree.leaves(rows)[:1])
-    return lax.map(product, units, batch_size=max(8, min(size(y), AT_ONCE // max(1, of_one))))
+    return lax.map(product, units, batch_size=columns_at_once(y, rows))
+
+
+def columns_at_once(y: Tree, rows: Tree) -> int:
+    """How many columns of a Hessian are made at a time."""
+    itemsize = jnp.result_type(*jax.tree.leaves(y)).itemsize
+    of_one = sum(leaf.shape[0] * itemsize for leaf in jax.tree.leaves(rows)[:1])
+    return max(8, min(size(y), AT_ONCE // max(1, of_one)))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 import optree
 
-from untuned.ops import Scalar, Tree, jax_cache, jax_options, jax_sharding
+from untuned.ops import Scalar, Tree, eager, jax_cache, jax_options, jax_sharding
 from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
@@ -71,7 +71,14 @@ class OnHost:
         return self.grad_y(fn, x, y), self.products(fn, x, y)
 
     def hessian(self, fn: Any, x: Tree, y: Tree, /) -> Any:
-        return np.asarray(self._call("hessian", fn, x, y))
+        count, at_once = host.size(y), base.columns_at_once(y, getattr(fn, "rows", ()))
+        if at_once >= count:
+            return np.asarray(self._call("hessian", fn, x, y))
+        # On many rows the columns take long: a few at a time, and between them a look at the clock.
+        units = np.eye(count + -count % at_once, count, dtype=host.ravel(y).dtype)
+        blocks = units.reshape(-1, at_once, count)
+        call = lambda block: np.asarray(self._call("columns", fn, x, y, block))
+        return np.concatenate(eager.columns(call, blocks))[:count]
 
     def hessian_price(self, rows: Tree, y: Tree, /) -> float:
         return base.hessian_price(rows, y)
@@ -178,6 +185,8 @@ def _derivative(kind: str, fn: Callable) -> Callable:
         return jax.grad(fn, argnums=1)
     if kind == "hessian":
         return _hessian(fn)
+    if kind == "columns":
+        return _columns(fn)
     return _product(kind.removeprefix("along "), fn)
 
 
@@ -209,3 +218,15 @@ def _hessian(fn: Callable) -> Callable:
         )
 
     return hessian
+
+
+def _columns(fn: Callable) -> Callable:
+    """(x, y, units, ...) -> the rows of grad_yy fn that belong to some unit vectors."""
+    product = _product("y", fn)
+
+    def columns(x: Tree, y: Tree, units: Any, *rows: Tree) -> Any:
+        return jax.vmap(
+            lambda unit: base.ravel(product(x, y, base.unravel(unit, y), *rows))
+        )(units)  # fmt: skip
+
+    return columns

@@ -105,7 +105,7 @@ def epsilon(like: Tree, /) -> float:
 
 
 def matrix(product: Callable, size: int, like: Tree, /) -> Any:
-    return np.stack([product(unit) for unit in np.eye(size, dtype=_leaves(like)[0].dtype)])
+    return np.stack(eager.columns(product, np.eye(size, dtype=_leaves(like)[0].dtype)))
 
 
 def eigh(matrix: Any, /) -> tuple[Any, Any]:
@@ -113,6 +113,14 @@ def eigh(matrix: Any, /) -> tuple[Any, Any]:
         return np.full_like(matrix[..., 0], np.nan), np.full_like(matrix, np.nan)
     values, vectors = np.linalg.eigh(matrix)
     return values, vectors
+
+
+def inverse(matrix: Any, /) -> Any:
+    try:
+        factor = np.linalg.inv(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return np.full_like(matrix, np.nan)
+    return factor.mT @ factor
 
 
 def simplex(tree: Tree, /) -> Tree:

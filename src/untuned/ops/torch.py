@@ -117,7 +117,7 @@ def epsilon(like: Tree, /) -> float:
 def matrix(product: Callable, size: int, like: Tree, /) -> Any:
     model = _leaves(like)[0]
     units = torch.eye(size, dtype=model.dtype, device=model.device)
-    return torch.stack([product(unit) for unit in units])
+    return torch.stack(eager.columns(product, units))
 
 
 def eigh(matrix: Any, /) -> tuple[Any, Any]:
@@ -125,6 +125,11 @@ def eigh(matrix: Any, /) -> tuple[Any, Any]:
         return torch.full_like(matrix[0], math.nan), torch.full_like(matrix, math.nan)
     values, vectors = torch.linalg.eigh(matrix)
     return values, vectors
+
+
+def inverse(matrix: Any, /) -> Any:
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    return torch.full_like(matrix, math.nan) if failed.any() else torch.cholesky_inverse(factor)
 
 
 def clip(array: Any, low: Any, high: Any, /) -> Any:

@@ -23,6 +23,7 @@ from torch import distributed
 
 from untuned.ops import Ops, Scalar, Tree
 from untuned.ops import torch as base
+from untuned.util import watch
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,8 +297,15 @@ class GroupOps:
             # One message for all of them: its latency, not its length, is what a small one costs.
             flat = [torch.as_tensor(leaves[k], dtype=model.dtype, device=model.device).reshape(-1)
                     for k in common]  # fmt: skip
-            summed = self._sum(torch.cat(flat) * weight)
-            parts = torch.split(summed, [part.numel() for part in flat])
+            # And with it goes whether this process's time is up, so that all end at the same turn.
+            present = watch.present()
+            wants_stop = float(present is not None and present.wants_stop())
+            message = torch.cat([*flat, torch.zeros_like(flat[0][:1])]) * weight
+            message[-1] = wants_stop
+            summed = self._sum(message)
+            if present is not None:
+                present.agree(summed[-1].item() > 0)
+            parts = torch.split(summed[:-1], [part.numel() for part in flat])
             for k, part in zip(common, parts, strict=True):
                 leaf = leaves[k]
                 is_tensor = isinstance(leaf, torch.Tensor)

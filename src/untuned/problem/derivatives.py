@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from untuned import ops as array_libraries
 from untuned.ops import Ops, Scalar, Tree
+from untuned.problem.zeros import Zeros
 
 
 class Outer(NamedTuple):
@@ -63,45 +64,50 @@ class Oracles:
         self.inner_function = inner
         self.project = project
 
+    @property
+    def _derivatives(self) -> Any:
+        """Those of the library, or zeros where a limit of time has cut the step that asks."""
+        return Zeros(self.ops) if self.ops.was_cut() is True else self.ops
+
     def outer(self, x: Tree, y: Tree, rows: Tree) -> Outer:
         """f, grad_x f and grad_y f."""
-        return Outer(*self.ops.value_and_grads(on_rows(self.outer_function, rows), x, y))
+        return Outer(*self._derivatives.value_and_grads(on_rows(self.outer_function, rows), x, y))
 
     def outer_value(self, x: Tree, y: Tree, rows: Tree) -> Scalar:
         """f alone, for rows on which it is only watched."""
-        return self.ops.value(on_rows(self.outer_function, rows), x, y)
+        return self._derivatives.value(on_rows(self.outer_function, rows), x, y)
 
     def inner_value(self, x: Tree, y: Tree, rows: Tree) -> Scalar:
         """The bare value of g, which only the watch over a run needs."""
-        return self.ops.value(on_rows(self.inner_function, rows), x, y)
+        return self._derivatives.value(on_rows(self.inner_function, rows), x, y)
 
     def inner_grad(self, x: Tree, y: Tree, rows: Tree) -> Tree:
         """grad_y g."""
-        return self.ops.grad_y(on_rows(self.inner_function, rows), x, y)
+        return self._derivatives.grad_y(on_rows(self.inner_function, rows), x, y)
 
     def inner_value_and_grad(self, x: Tree, y: Tree, rows: Tree) -> tuple[Scalar, Tree]:
         """g and grad_y g, of which the value comes with the gradient."""
-        return self.ops.value_and_grad_y(on_rows(self.inner_function, rows), x, y)
+        return self._derivatives.value_and_grad_y(on_rows(self.inner_function, rows), x, y)
 
     def inner(self, x: Tree, y: Tree, v: Tree, rows: Tree) -> Inner:
         """grad_y g, (grad_yy g) v and (grad_xy g) v, both products from one pass."""
-        gradient, pull = self.ops.linearize(on_rows(self.inner_function, rows), x, y)
+        gradient, pull = self._derivatives.linearize(on_rows(self.inner_function, rows), x, y)
         cross, hvp = pull(v, "xy")
         return Inner(gradient, hvp, cross)
 
     def inner_grads(self, x: Tree, y: Tree, rows: Tree) -> tuple[Tree, Tree]:
         """grad_x g and grad_y g."""
-        _, in_x, in_y = self.ops.value_and_grads(on_rows(self.inner_function, rows), x, y)
+        _, in_x, in_y = self._derivatives.value_and_grads(on_rows(self.inner_function, rows), x, y)
         return in_x, in_y
 
     def inner_cross(self, x: Tree, y: Tree, v: Tree, rows: Tree) -> tuple[Tree, Tree]:
         """grad_y g and (grad_xy g) v."""
-        gradient, pull = self.ops.linearize(on_rows(self.inner_function, rows), x, y)
+        gradient, pull = self._derivatives.linearize(on_rows(self.inner_function, rows), x, y)
         return gradient, pull(v, "x")
 
     def linear(self, x: Tree, y: Tree, rows: Tree) -> Linear:
         """The linear maps v -> (grad_yy g) v and v -> (grad_xy g) v at one point."""
-        pull = self.ops.products(on_rows(self.inner_function, rows), x, y)
+        pull = self._derivatives.products(on_rows(self.inner_function, rows), x, y)
         return Linear(lambda v: pull(v, "y"), lambda v: pull(v, "x"))
 
     def hessian_blocks(self, y: Tree) -> tuple[int | None, int, float]:
@@ -112,9 +118,9 @@ class Oracles:
 
     def hessian(self, x: Tree, y: Tree, rows: Tree) -> Any:
         """grad_yy g as a matrix, or as a stack of its blocks, in the order of `ops.ravel`."""
-        if self.hessian_blocks(y)[0] is not None:
+        if self.hessian_blocks(y)[0] is not None and self.ops.was_cut() is not True:
             return self.inner_function.hessian(x, y)  # type: ignore[attr-defined]
-        return self.ops.hessian(on_rows(self.inner_function, rows), x, y)
+        return self._derivatives.hessian(on_rows(self.inner_function, rows), x, y)
 
 
 class OnRows(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from untuned.util.progress import Bar
 
 LITTLE_DATA = 2**20  # bytes
 CHUNK_SECONDS = 0.2  # so that the bar is live and a time limit is kept
+BEYOND = 0.05  # of a time limit, that a step which cannot be cut may go beyond it
 
 
 class Loop:
@@ -43,6 +43,8 @@ class Loop:
         self.shares = stages.plan(problem, solver, seed)
         self.set_up_seconds = 0.0
         self.deadline = math.inf  # on the clock `seconds`
+        self.step_seconds = 0.0  # of the last chunk
+        self.saves_inside = True  # of a first step that takes long
         self.interrupted: Callable[[], bool] = lambda: False
         self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
         # All processes of a run resume, or none: one may be too late to find no file.
@@ -131,9 +133,12 @@ class Loop:
             left = self.limits["max_steps"] - self.now.steps
             before = self.now.steps
             taken = self._advance(min(size, to_record, left))
+            if self._saved_inside():
+                continue
             # Chunks grow and shrink to last about CHUNK_SECONDS; results do not depend on it.
             time_left = min(CHUNK_SECONDS, max(self.deadline - self.seconds, 0.0))
-            fitting = int((self.now.steps - before) * time_left / max(taken, 1e-6))
+            self.step_seconds = taken / max(1, self.now.steps - before)
+            fitting = int(time_left / max(self.step_seconds, 1e-6))
             size = max(1, min(2 * size, fitting, self.feeder.longest))
             if self.now.steps % self.eval_every == 0:
                 self._watch_inner()
@@ -152,15 +157,19 @@ class Loop:
         self._save()
         return status
 
-    def _advance(self, most: int, watched: bool = True) -> float:
+    def _advance(self, most: int) -> float:
         """Make up to `most` steps, as many as the rows at hand are for; the seconds taken."""
         elapsed = self._stopwatch()
         now, feeder = self.now, self.feeder
         count = min(most, feeder.room(now.drawn))
         feed = feeder.take(now.steps, now.drawn)
-        is_over = lambda: self.interrupted() or self.seconds + elapsed() > self.deadline
-        # Processes would have to agree on when it is over, at every turn of every loop.
-        with watch.over(is_over) if watched and not self.problem.grouped else nullcontext():
+        saves = self._may_save_inside()
+
+        def is_over() -> bool:
+            late = self.interrupted() or self.seconds + elapsed() > self.deadline
+            return late or (saves and self.saver is not None and self.saver.is_long_ago())
+
+        with watch.over(is_over, self.problem.grouped):
             carry = self.chunk(now.carry, self.data, feed, np.int32(count))
         feeder.draw_ahead(now.steps, now.drawn, count)  # while the device computes
         self.problem.ops.sync(carry)
@@ -168,8 +177,26 @@ class Loop:
         self.seconds += taken
         self.now = state.after_chunk(now, carry)
         if int(carry.halt) == stopping.CUT:
+            # Where the saves of a first step find nothing new to save, they are in its way.
+            at, before = carry.state, now.carry.state
+            self.saves_inside = not self.problem.ops.equal((at.y, at.v), (before.y, before.v))
             self.now = state.with_halt(self.problem, self.now, stopping.GO_ON)
         return taken
+
+    def _may_save_inside(self) -> bool:
+        """Whether the step ahead may be cut in order to save: the first one, whose y is kept.
+
+        Of several processes each has a clock of its own, so theirs are not.
+        """
+        return self.saves_inside and self.now.steps == 0 and not self.problem.grouped
+
+    def _saved_inside(self) -> bool:
+        """Save y of a first step that was cut for that, and for no other reason."""
+        late = self.interrupted() or self.seconds > self.deadline
+        if late or self.now.steps or not self.saver or not self.saver.is_long_ago():
+            return False
+        self._save()
+        return True
 
     def _stopwatch(self) -> Callable[[], float]:
         """Seconds from now on, except those spent compiling."""
@@ -199,22 +226,32 @@ class Loop:
 
         No method needs the value of g, and evaluating it at every step would cost a good part of
         one. Where it is not finite, the steps since the last record are made again one by one,
-        which is exact, and the run ends with the step that first evaluates g there.
+        which is exact, and the run ends with the step that first evaluates g there; if there is
+        no time for that, with the last one.
         """
         if int(self.now.carry.halt) == stopping.DIVERGED:
             return False
         if math.isfinite(self._inner_value()):
             self.sound = self.now
             return True
-        self.now = self.sound
+        last, self.now = self.now, self.sound
         while math.isfinite(self._inner_value()) and int(self.now.carry.halt) == stopping.GO_ON:
-            self._advance(1, watched=False)
+            if not self._makes_a_step():
+                self.now = last
+                break
         self.bad_inner_value = self._inner_value()
         best = self.now.carry.best
         self.now = state.with_halt(self.problem, self.now, stopping.GO_ON)
-        self._advance(1, watched=False)
+        self._makes_a_step()
         self.now = state.with_halt(self.problem, self.now, stopping.DIVERGED, best=best)
         return False
+
+    def _makes_a_step(self) -> bool:
+        """Make one step, if there is time for it."""
+        before = self.now.steps
+        if self.seconds <= self.deadline:
+            self._advance(1)
+        return self.now.steps > before
 
     def _inner_value(self) -> float:
         at = self.now.carry.state
@@ -228,7 +265,11 @@ class Loop:
             self.saver.save(self.now, self.history, self.seconds, self.limits["tol"])
 
     def _status(self, began: float) -> Status | None:
-        seconds = self.seconds - began
+        seconds, limit = self.seconds - began, self.limits["max_seconds"]
+        if limit is not None and self.problem.ops.compiles:
+            # A compiled step cannot be cut, so one that would end far too late is not begun.
+            too_late = seconds + self.step_seconds > (1 + BEYOND) * limit
+            seconds = max(seconds, limit) if too_late else seconds
         return ending.status(self.problem, self.solver, self.limits, self.now, seconds)
 
     def _report(self, callback: Callable) -> bool:

@@ -3,7 +3,8 @@
 `auto` on all rows, since it makes few steps of many loops inside loops: compiling those takes
 longer than all else. Of other methods those that solve for y and v inside a step, once an
 evaluation takes so long that Python between two of them does not matter: so that they keep a limit
-of time. Not where functions are `reusable`: what is compiled then serves all later runs, and pays.
+of time. Where functions are `reusable`, what is compiled serves all later runs, and pays: of those
+only where an evaluation takes so long that compiled loops would save nothing.
 Which it is depends on counted operations and not on a clock, so a run can be repeated bit for bit.
 """
 
@@ -23,7 +24,12 @@ from untuned.solvers.base import Solver
 # Operations of one g, of which there are a few to the nanosecond: enough that Python between two
 # evaluations costs little. And of a whole step, where that is known: a good part of a second.
 WORTH_A_CALL, LONG_STEP = 2e5, 1e9
-LARGE = 2**25  # bytes of data from which on quicker programs are worth the time to compile them
+FEW = 8  # evaluations of a step that need not be cut
+SAVES_NOTHING = 1e7  # operations of one g beside which Python is lost
+# Bytes of data from which on quicker programs are worth the time to compile them: without the
+# optimizer an evaluation takes about 0.2 ms a megabyte longer, and programs are there 0.6 s sooner;
+# the shortest runs make some three hundred evaluations (docs/lab/clock.md).
+LARGE = 2**23
 
 
 def moved(problem: Problem, solver: Solver) -> Problem:
@@ -36,11 +42,12 @@ def moved(problem: Problem, solver: Solver) -> Problem:
     if not jax_on_host.fits(*variables, *problem.data[:2]):
         return problem
     o = problem.oracles
-    if name_of(o.outer_function, o.inner_function) is not None:
-        return problem
+    is_reusable = name_of(o.outer_function, o.inner_function) is not None
     is_auto = solver.wants_stages and problem.full_batch
-    if not is_auto and not _is_slow(problem, solver, jax_on_host.operations):
-        return problem
+    if is_reusable or not is_auto:
+        least = SAVES_NOTHING if is_reusable else WORTH_A_CALL
+        if not _is_slow(problem, solver, jax_on_host.operations, least):
+            return problem
     ops: Any = jax_on_host.OnHost("full" if not is_auto or _bytes(problem) > LARGE else "least")
     return dataclasses.replace(
         problem,
@@ -50,15 +57,17 @@ def moved(problem: Problem, solver: Solver) -> Problem:
     )
 
 
-def _is_slow(problem: Problem, solver: Solver, operations: Callable[..., float]) -> bool:
+def _is_slow(
+    problem: Problem, solver: Solver, operations: Callable[..., float], least: float
+) -> bool:
     rows: tuple[Tree, ...] = ()
     if problem.data.inner is not None:
         rows = (problem.ops.head(problem.data.inner, problem.batch_sizes[0]),)
-    if solver.loops == "single":
+    evaluations = math.inf if None in solver.cost else sum(solver.cost)
+    if evaluations <= FEW:
         return False
     of_one = operations(problem.oracles.inner_function, problem.x0, problem.y0, *rows)
-    evaluations = math.inf if None in solver.cost else sum(solver.cost)
-    return of_one >= WORTH_A_CALL and of_one * evaluations >= LONG_STEP
+    return of_one >= least and of_one * evaluations >= LONG_STEP
 
 
 def _bytes(problem: Problem) -> int:

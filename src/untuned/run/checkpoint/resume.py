@@ -26,6 +26,7 @@ from untuned.util import lock
 from untuned.util.wording import brief
 
 SAVE_SHARE = 20  # saving may take one part in so many of the time since the last save
+LONG = 60.0  # seconds of work that may be lost inside a first step
 HISTORY = "history "  # before the names of the history's columns
 
 
@@ -46,6 +47,7 @@ class Saver:
         self.identity = identity(problem, solver, seed)
         self.probe: list[float] = []
         self.last_save, self.save_seconds = -math.inf, 0.0
+        self.began = time.monotonic()
 
     def load(self, start: Position, tol: float | None) -> tuple[Position, History, float]:
         """The position, history and seconds saved, if they are this run's."""
@@ -72,6 +74,10 @@ class Saver:
     def is_due(self) -> bool:
         """Whether enough time has passed since the last save."""
         return time.monotonic() - self.last_save >= SAVE_SHARE * self.save_seconds
+
+    def is_long_ago(self) -> bool:
+        """Whether so much time has passed since the last save, or the start, that a step is cut."""
+        return self.is_due() and time.monotonic() - max(self.last_save, self.began) >= LONG
 
     def save(self, now: Position, history: History, seconds: float, tol: float | None) -> None:
         """Write all of it, whole or not at all; a run whose disk is full goes on with a warning."""

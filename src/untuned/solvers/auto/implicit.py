@@ -29,10 +29,11 @@ belong to rows outside the sample. <v, grad_y g> on as many other rows says what
 wrong in Phi~. Once a step promises less than that the stage is over; if it is so at the first step,
 the sample is unfit, and the run begins anew on all rows.
 
-**Ends** by itself where the last quarter of its steps has gained little of all that was gained, and
-the next step promises no more: to go on would take as long again for less. That is the same in any
-precision, and is left out where a tolerance is given. Then, and anyway, it ends where nothing is
-left of the first |h|, or where <h, p> promises less than rounding can show, three times in a row.
+**Ends** by itself where each of the last quarter of its steps has gained on average less than a
+millionth of all that was gained, and the next one promises no more than they did together: at that
+rate a thousand more would gain 0.1 %. That is the same in any precision, and is left out where a
+tolerance is given. Then, and anyway, it ends where nothing is left of the first |h|, or where
+<h, p> promises less than rounding can show, three times in a row.
 Stalls where no shorter step lowers Phi~ though more is promised, unless |h| has fallen by the
 square root of rounding by then.
 """
@@ -52,7 +53,7 @@ from untuned.solvers.numerics.preconditioner import Keeper, Model
 FAILURES = 2
 LITTLE = 0.01  # share of the whole decrease below which a step on a sample is the last
 IDLE = 3  # steps in a row that promise a trifle
-WORTH = 1e-5  # of all that was gained: less is not worth a quarter of the steps
+WORTH = 1e-6  # of all that was gained: less is not worth a step; a thousand steps gain 0.1 %
 NOTHING = 4e-11  # of the first hypergradient, or of the gain: none is left
 DIGITS = 1e-7  # of f: a change beyond these is none in any precision
 MOST_LINEAR_STEPS = 1000
@@ -256,7 +257,7 @@ def _judge(
     steps, (marked, since) = state.steps + 1, state.mark
     fresh, asked = state.steps == 0, 4 * (steps - since) >= ops.maximum(4 * IDLE, steps)
     gain_in_all = state.earlier + first_value - here.value
-    worth = ops.maximum(WORTH * gain_in_all, DIGITS * size_of_f)
+    worth = ops.maximum(WORTH * (steps - since) * gain_in_all, DIGITS * size_of_f)
     enough = asked & (marked - here.value <= worth) & (-ahead.slope <= worth) & (failures == 0)
     enough = enough | (idle >= IDLE)
     mark = ops.where(fresh | asked, (here.value, steps), state.mark)

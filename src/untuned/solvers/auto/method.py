@@ -19,6 +19,8 @@ from untuned.problem.derivatives import Counts, Oracles
 from untuned.problem.first_order import gradients_alone, has_second_derivatives
 from untuned.solvers.base import Info, Solver
 
+SMALL_NETWORK = 512  # variables
+
 
 @dataclass(frozen=True)
 class Auto(Solver):
@@ -51,11 +53,10 @@ class Auto(Solver):
     def for_problem(self, o: Oracles, x: Tree, y: Tree, sample: Callable[[], Batch]) -> Auto:
         """This method for a convex inner problem or for a network.
 
-        On all rows a network is solved for as any other y while it is small: a large one has
-        no preconditioner, and a single step would take hundreds of passes over the rows.
+        On all rows a network is solved for as any other y while it is small: of a large one a
+        single step would take hundreds of passes over the rows.
         """
         from untuned.solvers.auto import look
-        from untuned.solvers.numerics.preconditioner import MOST_VARIABLES
 
         order = self.order
         if order is None:
@@ -66,7 +67,7 @@ class Auto(Solver):
             o = gradients_alone(o)
         found = self.network
         if found is None:
-            large = self.stochastic or order == 1 or o.ops.size(y) > MOST_VARIABLES
+            large = self.stochastic or order == 1 or o.ops.size(y) > SMALL_NETWORK
             found = bool(large) and look.may_be_a_network(o, y)
             found = found and look.curves_downwards(o, x, y, sample().inner)
         direct = self.direct

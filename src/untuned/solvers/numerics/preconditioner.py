@@ -2,21 +2,23 @@
 
     M = D Q |Lambda|^{-1} Q^T D   where Q Lambda Q^T = D (grad_yy g) D
 
-and D scales to a unit diagonal. Where g falls apart into functions of some variables each, the
-Hessian is a stack of their blocks, and so is M; a function in closed form may say so
-(`untuned.ops.ClosedForm`).
+and D scales to a unit diagonal. Where no eigenvalue is negative or next to nothing, the inverse in
+the middle is made by Cholesky's factors, in a tenth of the time. Where g falls apart into functions
+of some variables each, the Hessian is a stack of their blocks, and so is M; a function in closed
+form may say so (`untuned.ops.ClosedForm`).
 
 **On which rows.** On all of them M is the inverse itself, a step of Newton's method takes no
 product and a system one or two, for as long as x and y stay near. On a few random rows (a sample)
 M costs next to nothing and each system a handful of products: the mean over m rows differs from
 that over all by about sqrt(dim / m).
 
-**When.** By counting products. One on all rows has a price in them (`Ops.hessian_price`), and is
-made once those that it would have saved add up to it, so M never costs more than twice what the
-best moment to make it would have. What would have been saved is every product of a system after its
-first, and half of one, an evaluation, for every step of Newton's method without products after its
-first. Samples are for the time before. An M on all rows also goes when conjugate gradients find an
-error's energy, by which y and v are judged, beyond a factor of four of what M makes of it.
+**When.** By counting products. One on all rows has a price in them (`Ops.hessian_price`, and what
+the inverse takes), and is made once those that it would have saved add up to it, so M never costs
+more than twice what the best moment to make it would have. What would have been saved is every
+product of a system after its first, and half of one, an evaluation, for every step of Newton's
+method without products after its first. Samples are for the time before. An M on all rows also goes
+when conjugate gradients find an error's energy, by which y and v are judged, beyond a factor of
+four of what M makes of it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from untuned.ops import Ops, Scalar, Tree
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.numerics.conjugate_gradient import Map
 
-MOST_VARIABLES = 512  # above, the matrix and its decomposition cost more than they save
+MOST_VARIABLES = 1024  # whose matrix is 8 MB, in every checkpoint too
 ROWS_PER_VARIABLE = 10
 FEW_PRODUCTS = 10  # for which no sample is worth the program that makes its Hessian
 SAMPLED = 1e-6  # of the largest eigenvalue: below, a sample says nothing
@@ -72,11 +74,23 @@ def make(o: Oracles, x: Tree, y: Tree, rows: Tree, otherwise: Any, floor: float 
     tiny = TINY[ops.epsilon(y) < 1e-10]
     scale = ops.clip(abs(relative.diagonal(0, -2, -1)), tiny, None) ** -0.5
     across, down = scale[..., None, :], scale[..., :, None]
-    values, vectors = ops.eigh(0.5 * down * (relative + relative.mT) * across)
-    sizes = abs(values)
-    inverse = (vectors / ops.clip(sizes, floor * sizes.max(), None)[..., None, :]) @ vectors.mT
+    scaled = 0.5 * down * (relative + relative.mT) * across
+
+    def decomposed() -> Any:
+        values, vectors = ops.eigh(scaled)
+        sizes = abs(values)
+        return (vectors / ops.clip(sizes, floor * sizes.max(), None)[..., None, :]) @ vectors.mT
+
+    # Traces bound the largest eigenvalue and the inverse of the smallest one from above.
+    inverse = ops.inverse(scaled)
+    spread = (_traces(scaled) * _traces(inverse)).max()
+    inverse = ops.cond(spread * floor <= 1, lambda: inverse, decomposed)
     matrix = down * inverse * across / largest
     return ops.where((largest > 0) & ops.isfinite(ops.norm(matrix)), matrix, otherwise)
+
+
+def _traces(matrices: Any) -> Any:
+    return matrices.diagonal(0, -2, -1).sum(-1)
 
 
 def apply(ops: Ops, matrix: Any) -> Map:
@@ -112,9 +126,9 @@ class Keeper:
         self._o, self._rows, self._sample, self._most = o, rows, sample, most
         self._blocks = blocks is not None
         self._floor = EXACT * o.ops.epsilon(y)
-        price = o.ops.hessian_price(rows, y)
-        self._quick = self._blocks or price < variables
-        self.price = math.inf if self._blocks else price
+        price, inversion = o.ops.hessian_price(rows, y), _inversion(o.ops, rows, variables)
+        self._quick = self._blocks or (price < variables and inversion <= price)
+        self.price = math.inf if self._blocks else price + inversion
         self.sample_price = math.inf
         if self._blocks:  # in closed form, from rows of its own choice
             self.sample_price = max(1, round(variables * share))
@@ -209,6 +223,16 @@ class Fixed:
     def judged(self, model: Model, seen: Scalar, found: Scalar) -> tuple[Model, Scalar]:
         """The same, never off."""
         return model, False
+
+
+def _inversion(ops: Ops, rows: Tree, variables: int) -> int:
+    """What it takes to invert a matrix, in whole products with these rows.
+
+    About n^3 operations, against four for every number of the rows; and those of a product wait
+    for memory, which makes each of them take some five times as long.
+    """
+    numbers = sum(leaf.nbytes for leaf in ops.flatten(rows)[0]) / 8
+    return int(variables**3 / (20 * numbers)) if numbers else 0
 
 
 def _count(ops: Ops, rows: Tree) -> int:
