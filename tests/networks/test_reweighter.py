@@ -92,7 +92,7 @@ def test_steps_are_the_twins(order):
     C, s = random.standard_normal((5, 3)), random.standard_normal(5)
     model = torch.nn.Linear(3, 1, bias=False).double()
     reweighter = untuned.Reweighter(model, rows=12, order=order, every=1)
-    x, mean, square, usual = np.zeros(12), np.zeros(3), np.zeros(3), 0.0
+    x, sums, mean, square, usual = np.zeros(12), np.zeros(12), np.zeros(3), np.zeros(3), 0.0
     given = lambda array: torch.as_tensor(array)
     for k in range(1, 7):
         at = random.permutation(12)[:4]
@@ -112,7 +112,9 @@ def test_steps_are_the_twins(order):
         v = mean / (1 - 0.9**k) / np.sqrt(there + 0.01 * there.mean())
         p = gradients @ v
         usual = 0.99 * usual + 0.01 * np.mean(p**2)
-        x[at] += 0.3 * p / np.sqrt(usual / (1 - 0.99**k))
+        p = p / np.sqrt(usual / (1 - 0.99**k))
+        sums[at] += p**2
+        x[at] += p / np.sqrt(1 + sums[at])
         np.testing.assert_allclose(weights.numpy(), 1 / (1 + np.exp(-x[at])), rtol=1e-5)
         with torch.no_grad():
             model.weight.add_(0.1 * torch.randn(1, 3).double())
