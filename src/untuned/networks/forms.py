@@ -94,9 +94,10 @@ class OfBatch:
 
         w_i = max(p_i, 0) / (2 mean of max(p, 0) in the batch),
 
-    so that their mean is 1/2, as that of all others at the start; zero where no row helps. A class
-    that is learned already has rows that would only make the other one worse: they get nothing,
-    however many they are, which a weight in [0, 1] for each of them would take long to learn.
+    so that their mean is 1/2, as that of all others at the start; zero where no row helps. The
+    trusted gradient is that of now, neither averaged nor scaled, as the weights are for now. A
+    class that is learned already has rows that would only make the other one worse: they get
+    nothing, however many they are, which a weight in [0, 1] for each would take long to learn.
     """
 
     def __init__(self, device: torch.device):

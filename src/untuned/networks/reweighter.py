@@ -163,10 +163,14 @@ class Reweighter:
         training = (
             dict(zip(parameters, shared[len(parameters) :], strict=True)) if pullback else None
         )
-        self._direction.add(wanted, training)
-        if not self._direction.seen:
-            return
-        v = {name: part for name, part in self._direction.value().items() if name in parameters}
+        if isinstance(self._form, OfBatch):
+            v = wanted
+        else:
+            self._direction.add(wanted, training)
+            if not self._direction.seen:
+                return
+            seen = self._direction.value()
+            v = {name: part for name, part in seen.items() if name in parameters}
         if pullback is not None:
             products = pullback.along(v)
         else:
