@@ -21,7 +21,7 @@ def betty(python: str, seeds: list[int]) -> None:
     from wrong_labels import task
 
     for seed in seeds:
-        given = {name: part.numpy() for name, part in task("mnist", seed)._asdict().items()}
+        given = _arrays(task("mnist", seed))
 
         def one(file: str, rate: str, seed: int = seed) -> None:
             _run(python, "betty_peer.py", file, rate, seed)
@@ -34,8 +34,7 @@ def torchopt(python: str, seeds: list[int], epochs: int = 10) -> None:
     from imbalance import task
 
     for seed in seeds:
-        parts = task("two-digits", seed)._asdict()
-        given = {name: part.numpy() for name, part in parts.items() if part is not None}
+        given = _arrays(task("two-digits", seed))
 
         def one(file: str, rate: str, seed: int = seed) -> None:
             _run(python, "torchopt_peer.py", file, rate, seed, epochs)
@@ -74,6 +73,10 @@ def jaxopt(python: str, seeds: list[int]) -> None:
             print(f"| sinusoids, jaxopt, rate {rate}, seed {seed} | {error:.3f} |", flush=True)
 
         _each(given, waves, ("0.001", "0.01", "0.1"))
+
+
+def _arrays(task: Any) -> dict[str, np.ndarray]:
+    return {name: part.numpy() for name, part in vars(task).items() if hasattr(part, "numpy")}
 
 
 def _each(

@@ -47,14 +47,23 @@ def examples(seeds: list[int]) -> None:
             subprocess.run(command, check=True)
 
 
-def median(call: Callable[[], Any], rounds: int = 40) -> float:
-    """Processor milliseconds of a call."""
-    times = []
+def side_by_side(
+    call: Callable[[], Any], base: Callable[[], Any], rounds: int = 20
+) -> tuple[float, float]:
+    """Processor milliseconds of both in the median, ten calls at a time, turn by turn.
+
+    So calls that differ (every second one learns) count in the mean, and a machine that slows
+    down in the middle slows down both.
+    """
+    times: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
-        start = time.process_time()
-        call()
-        times.append(time.process_time() - start)
-    return 1e3 * float(np.median(times))
+        for one, seen in zip((call, base), times, strict=True):
+            start = time.process_time()
+            for _ in range(10):
+                one()
+            seen.append((time.process_time() - start) / 10)
+    ours, theirs = (1e3 * float(np.median(seen)) for seen in times)
+    return ours, theirs
 
 
 def cost() -> None:
@@ -84,23 +93,24 @@ def cost() -> None:
         (weights * found).mean().backward()
         optimizer.step()
 
-    base = median(plain)
     print("| step | processor ms | times a plain one |\n|---|---|---|")
-    print(f"| plain | {base:.2f} | 1 |")
     choices: tuple[dict[str, Any], ...] = (
         {"every": 1},
         {"every": 2},
         {"every": 2, "order": 1},
         {"every": 10},
+        {"form": "batch"},
     )
     for options in choices:
         reweighter = untuned.Reweighter(model, rows=rows, **options)
         step = lambda r=reweighter, o=options: with_weights(r, o.get("order") == 1)
-        ms = mean(step)
-        print(f"| Reweighter({options}) | {ms:.2f} | {ms / base:.2f} |")
+        ms, base = side_by_side(step, plain)
+        print(f"| Reweighter({options}) | {ms:.2f} | {ms / base:.2f} |", flush=True)
 
-    ours, theirs = (median(call) for call in auto_and_bare(model, X, t))
-    print(f"| auto | {ours:.2f} | {ours / base:.2f} |")
+    whole, bare = auto_and_bare(model, X, t)
+    ms, base = side_by_side(whole, plain)
+    print(f"| auto | {ms:.2f} | {ms / base:.2f} |")
+    ours, theirs = side_by_side(whole, bare)
     print(f"\nA step of auto over its bare derivatives: {ours / theirs:.2f} (target 1.3)")
 
 
@@ -169,14 +179,6 @@ def peak(call: Callable[[], Any]) -> int:
     moves = [event.nbytes() for event in sorted(events, key=lambda e: e.start_ns())
              if event.name() == "[memory]"]  # fmt: skip
     return int(np.maximum.accumulate(np.cumsum(moves))[-1])
-
-
-def mean(call: Callable[[], Any], rounds: int = 40) -> float:
-    """Processor milliseconds of a call in the mean, where calls differ."""
-    start = time.process_time()
-    for _ in range(rounds):
-        call()
-    return 1e3 * (time.process_time() - start) / rounds
 
 
 def picture(epochs: int = 15) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from loops import Network, Task, arguments, coarse_cifar, report, small_cnn, tensors
+from loops import BATCH, Network, Task, arguments, coarse_cifar, report, small_cnn, tensors
 from untuned.experiments import datasets
 
 TASKS = (
@@ -62,7 +62,9 @@ def task(name: str, seed: int, small: bool = False) -> Task:
         (raw["X_train"], raw["y_train"], np.concatenate(trusted)),
         (raw["X_test"], raw["y_test"], test),
     ]
-    return Task(*(part for X, y, rows in parts for part in tensors(X[rows], number[y[rows]])))
+    rows_of = (part for X, y, rows in parts for part in tensors(X[rows], number[y[rows]]))
+    # As in torchopt's example: how often a batch holds a rare row decides how fast it is learned.
+    return Task(*rows_of, batch=100 if name == "two-digits" else BATCH)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,11 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import untuned
 
+BATCH = 64
 
-class Task(NamedTuple):
+
+@dataclass(frozen=True)
+class Task:
     """Training rows, a few trusted rows, and test rows; `wrong` where the given label is."""
 
     features: Tensor
@@ -29,6 +33,7 @@ class Task(NamedTuple):
     test_features: Tensor
     test_labels: Tensor
     wrong: Tensor | None = None
+    batch: int = field(default=BATCH, kw_only=True)
 
 
 class Outcome(NamedTuple):
@@ -40,7 +45,6 @@ class Outcome(NamedTuple):
 
 
 Network = Callable[[], nn.Module]
-BATCH = 64
 
 
 def all_rows(task: Task) -> tuple[Tensor, Tensor]:
@@ -73,10 +77,10 @@ def of_each_class(labels: np.ndarray, rows: np.ndarray, count: int) -> np.ndarra
     return np.concatenate([rows[labels[rows] == c][: count // len(classes)] for c in classes])
 
 
-def batches(rows: int, seed: int) -> Iterator[Tensor]:
+def batches(rows: int, seed: int, size: int = BATCH) -> Iterator[Tensor]:
     """Row numbers, one permutation after another."""
     generator = torch.Generator().manual_seed(seed)
-    size = min(BATCH, rows)
+    size = min(size, rows)
     while True:
         yield from torch.randperm(rows, generator=generator)[: rows - rows % size].split(size)
 
@@ -97,7 +101,17 @@ def averaged(model: nn.Module) -> AveragedModel:
     return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99), use_buffers=True)
 
 
-def plain(task: Task, network: Network, epochs: int, seed: int, together: bool) -> Outcome:
+def adam(model: nn.Module, quick: bool) -> torch.optim.Adam:
+    """Adam at its defaults, or at the rates of `auto`: 3 % of each tensor's size at the start."""
+    if not quick:
+        return torch.optim.Adam(model.parameters())
+    sizes = [(part, float(part.detach().square().mean().sqrt())) for part in model.parameters()]
+    return torch.optim.Adam([{"params": [part], "lr": 0.03 * (size or 1)} for part, size in sizes])
+
+
+def plain(
+    task: Task, network: Network, epochs: int, seed: int, together: bool, quick: bool = False
+) -> Outcome:
     """The honest controls: Adam, early-stopped by the accuracy on trusted rows.
 
     `together` trains on the trusted rows too, and so cannot be stopped by them.
@@ -105,10 +119,11 @@ def plain(task: Task, network: Network, epochs: int, seed: int, together: bool) 
     torch.manual_seed(seed)
     model = network()
     features, labels = all_rows(task) if together else (task.features, task.labels)
-    optimizer, mean = torch.optim.Adam(model.parameters()), averaged(model)
-    order, start, best, kept = batches(len(labels), seed), time.process_time(), -1.0, 0.0
+    optimizer, mean = adam(model, quick), averaged(model)
+    order = batches(len(labels), seed, task.batch)
+    start, best, kept = time.process_time(), -1.0, 0.0
     for _ in range(epochs):
-        for _ in range(max(1, len(labels) // BATCH)):
+        for _ in range(max(1, len(labels) // task.batch)):
             index = next(order)
             loss = cross_entropy(model(features[index]), labels[index])
             optimizer.zero_grad()
@@ -123,7 +138,13 @@ def plain(task: Task, network: Network, epochs: int, seed: int, together: bool) 
 
 
 def reweighted(
-    task: Task, network: Network, epochs: int, seed: int, watch: Any = None, **options: Any
+    task: Task,
+    network: Network,
+    epochs: int,
+    seed: int,
+    watch: Any = None,
+    quick: bool = False,
+    **options: Any,
 ) -> Outcome:
     """The same loop on noisy and trusted rows with a weight for each; no early stop."""
     torch.manual_seed(seed)
@@ -131,11 +152,12 @@ def reweighted(
     features, labels = all_rows(task)
     rows, noisy = len(labels), len(task.labels)
     reweighter = untuned.Reweighter(model, rows=rows, **options)
-    optimizer, mean = torch.optim.Adam(model.parameters()), averaged(model)
-    order, trusted = batches(rows, seed), batches(len(task.trusted_labels), seed + 1)
+    optimizer, mean = adam(model, quick), averaged(model)
+    order = batches(rows, seed, task.batch)
+    trusted = batches(len(task.trusted_labels), seed + 1, task.batch)
     start = time.process_time()
     for _ in range(epochs):
-        for _ in range(max(1, rows // BATCH)):
+        for _ in range(max(1, rows // task.batch)):
             index, checked = next(order), next(trusted)
 
             def rows_alone(at: Tensor = index) -> Tensor:
@@ -173,13 +195,13 @@ def by_auto(task: Task, network: Network, epochs: int, seed: int) -> Outcome:
         losses = cross_entropy(apply(y, batch[0]), batch[1], reduction="none")
         return (torch.sigmoid(x[batch[2]]) * losses).mean()
 
-    size, began = min(BATCH, rows, len(task.trusted_labels)), time.process_time()
+    size, began = min(task.batch, rows, len(task.trusted_labels)), time.process_time()
     result = untuned.minimize(
         outer, inner, torch.zeros(rows), start,
         outer_data=(task.trusted_features, task.trusted_labels),
         inner_data=(features, labels, torch.arange(rows)),
-        batch_size=(min(BATCH, rows), size), seed=seed,
-        max_steps=max(1, epochs * rows // BATCH // 2),
+        batch_size=(min(task.batch, rows), size), seed=seed,
+        max_steps=max(1, epochs * rows // task.batch // 2),
     )  # fmt: skip
     seconds = time.process_time() - began
     model.load_state_dict(result.y, strict=False)
@@ -199,7 +221,9 @@ def auroc(weights: Tensor, wrong: Tensor | None) -> float:
 RUNS: dict[str, Callable[[Task, Network, int, int], Outcome]] = {
     "plain, early-stopped on trusted rows": partial(plain, together=False),
     "noisy and trusted rows together": partial(plain, together=True),
+    "the same at the rates of auto": partial(plain, together=True, quick=True),
     "Reweighter, form='rows'": reweighted,
+    "Reweighter at the rates of auto": partial(reweighted, quick=True),
     "Reweighter, form='loss'": partial(reweighted, form="loss"),
     "Reweighter, form='batch'": partial(reweighted, form="batch"),
     "Reweighter, order=1": partial(reweighted, order=1),

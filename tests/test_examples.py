@@ -17,7 +17,8 @@ def test_it_runs_small(script, task, capsys, monkeypatch):
     importlib.import_module(script).main()
     printed = capsys.readouterr().out
     forms = ("form='rows'", "form='loss'", "form='batch'")
-    for name in ("plain, early", "noisy and trusted", *forms, "order=1", "auto"):
+    others = ("order=1", "same at the rates of auto", "Reweighter at the rates of auto")
+    for name in ("plain, early", "noisy and trusted", *forms, *others, "minimize, auto"):
         assert name in printed, name
 
 

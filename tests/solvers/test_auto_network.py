@@ -115,8 +115,18 @@ def test_a_large_network_on_all_rows_keeps_its_time():
 
 
 @pytest.mark.long
-def test_wrong_labels_of_digits(library):
-    """Half of 600 labels drawn anew: above training on noisy and trusted rows together."""
+def test_wrong_labels_of_digits():
+    """Half of 600 labels drawn anew: found on both libraries, and the network as good on both."""
+    found = [learned_digits(library) for library in ("torch", "jax")]
+    for auroc, accuracy in found:
+        assert auroc > 0.9
+        assert accuracy > 0.88
+    # The same rows in the same order: only rounding differs, which a network makes larger.
+    np.testing.assert_allclose(*found, atol=0.01)
+
+
+def learned_digits(library):
+    """AUROC of the weights and accuracy on test rows; a network of plain arrays in a dict."""
     D, t = load_digits(return_X_y=True)
     random = np.random.default_rng(0)
     order = random.permutation(len(t))
@@ -150,5 +160,4 @@ def test_wrong_labels_of_digits(library):
     )  # fmt: skip
     y = {name: as_numpy(part) for name, part in result.y.items()}
     found = (np.maximum(D[test] @ y["W"] + y["b"], 0) @ y["V"] + y["c"]).argmax(1)
-    assert roc_auc_score(~wrong, as_numpy(result.x)) > 0.9
-    assert np.mean(found == t[test]) > 0.88
+    return roc_auc_score(~wrong, as_numpy(result.x)), np.mean(found == t[test])

@@ -6,16 +6,22 @@ from typing import Any
 
 import torch
 
-RATE = 0.3  # of the products' root mean square: how far a row's logit moves at a visit
+RATE = 0.3  # of the products' root mean square: how far a knot's logit moves at most
 KNOTS = 16
 FORGET = 0.99  # running means are over about a hundred batches
 
 
 class Rows:
-    """One logit x_i per row; its weight is sigmoid(x_i)."""
+    """One logit x_i per row; its weight is sigmoid(x_i).
+
+    With p a row's product in units of the root mean square of all, S_i <- S_i + p^2 and
+    x_i <- x_i + p / sqrt(1 + S_i): the steps of `auto` (`untuned.solvers.auto.network`). A row's
+    first visits move it most, and none moves it by more than one.
+    """
 
     def __init__(self, rows: int, device: torch.device):
         self.x = torch.zeros(rows, device=device)
+        self.squares = torch.zeros(rows, device=device)
 
     def weigh(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
         """The weights of a batch."""
@@ -28,13 +34,16 @@ class Rows:
 
     def move(self, key: torch.Tensor, scaled: torch.Tensor) -> None:
         """Move the logits by products in units of their root mean square."""
-        self.x.index_add_(0, key.long(), (RATE * scaled).to(self.x.dtype))
+        key, scaled = key.long(), scaled.to(self.x.dtype)
+        self.squares.index_add_(0, key, scaled * scaled)
+        self.x.index_add_(0, key, scaled / (1 + self.squares[key]).sqrt())
 
     def state_dict(self) -> dict[str, Any]:
-        return {"x": self.x}
+        return {"x": self.x, "squares": self.squares}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.x.copy_(state["x"])
+        self.squares.copy_(state["squares"])
 
 
 class OfLoss:
@@ -85,9 +94,10 @@ class OfBatch:
 
         w_i = max(p_i, 0) / (2 mean of max(p, 0) in the batch),
 
-    so that their mean is 1/2, as that of all others at the start; zero where no row helps. A class
-    that is learned already has rows that would only make the other one worse: they get nothing,
-    however many they are, which a weight in [0, 1] for each of them would take long to learn.
+    so that their mean is 1/2, as that of all others at the start; zero where no row helps. The
+    trusted gradient is that of now, neither averaged nor scaled, as the weights are for now. A
+    class that is learned already has rows that would only make the other one worse: they get
+    nothing, however many they are, which a weight in [0, 1] for each would take long to learn.
     """
 
     def __init__(self, device: torch.device):

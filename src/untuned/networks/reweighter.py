@@ -23,9 +23,10 @@ class Reweighter:
     gradient changes f by -sum of w_i <grad loss_i, v>, v being the trusted gradient in the metric
     of the step (`untuned.networks.direction`). So the logit of a row's weight moves by
 
-        x_i <- x_i + 0.3 p_i / (running root mean square of all p),     p_i = <grad loss_i, v>,
+        x_i <- x_i + p_i / sqrt(1 + S_i),    p_i = <grad loss_i, v> / (their root mean square),
 
-    a step in the geometry of weights in [0, 1], in which there is no rate to choose.
+    with a running mean over all rows in the latter and S_i the sum of p_i^2: a step in the geometry
+    of weights in [0, 1], in which there is no rate to choose.
 
     Parameters
     ----------
@@ -162,10 +163,14 @@ class Reweighter:
         training = (
             dict(zip(parameters, shared[len(parameters) :], strict=True)) if pullback else None
         )
-        self._direction.add(wanted, training)
-        if not self._direction.seen:
-            return
-        v = {name: part for name, part in self._direction.value().items() if name in parameters}
+        if isinstance(self._form, OfBatch):
+            v = wanted
+        else:
+            self._direction.add(wanted, training)
+            if not self._direction.seen:
+                return
+            seen = self._direction.value()
+            v = {name: part for name, part in seen.items() if name in parameters}
         if pullback is not None:
             products = pullback.along(v)
         else:
