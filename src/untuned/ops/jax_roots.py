@@ -27,6 +27,10 @@ def eye(size: int, like: Any) -> Any:
     return jnp.eye(size, dtype=like.dtype)
 
 
+def diagonal(matrix: Any) -> Any:
+    return jnp.diagonal(matrix, axis1=-2, axis2=-1)
+
+
 def largest(array: Any) -> Any:
     return jnp.max(array, axis=-1, keepdims=True)
 
@@ -96,6 +100,10 @@ class Function:
     def hessian(self, y: Any) -> Any:
         _, pull = jax.vjp(jax.grad(self.bare), y)
         return jax.vmap(lambda unit: pull(unit)[0])(eye(y.shape[0], y))
+
+    def has_hessian(self, _: Any, __: Any, asked: Any) -> Any:
+        """Not asked here: a compiled loop would pay for it in every step."""
+        return asked & False
 
 
 def compiled(function: Callable, given: Tree) -> tuple[Callable, Callable]:

@@ -94,12 +94,12 @@ def _find_on_host(given: Task, moving: tuple, y0: Any) -> tuple[Any, Any]:
 
 
 def _found(
-    given: Task, l1: tuple, function: Any, y0: Any, keeps_hessian: bool, lib: Any = None
+    given: Task, l1: tuple, function: Any, y0: Any, keeps_root: bool, lib: Any = None
 ) -> newton.Found:
     s, lib = given.settings, lib or given.lib
     if l1:
         return sparse.solve(lib, function, y0, s.groups, l1[0], s.epsilon, s.tol, s.most)
-    return newton.solve(lib, function, y0, s.region, s.epsilon, s.tol, s.most, keeps_hessian)
+    return newton.solve(lib, function, y0, s.region, s.epsilon, s.tol, s.most, keeps_root)
 
 
 def _optimality(given: Task, y: Any, grad: Callable, l1: tuple) -> Any:
@@ -160,21 +160,21 @@ def _on_torch(given: Task) -> Any:
     def penalties(arrays: tuple, _: Any = None) -> tuple:
         return tuple(ops.unflatten(structure, list(arrays))[2])
 
-    # The last Hessian is that of the derivative where nothing is held and y is a solution.
-    keeps_hessian = s.region.everywhere and not given.l1 and s.on_failure != "warn"
+    # The last Hessian's factor serves the derivative where nothing is held and y is a solution.
+    keeps_root = s.region.everywhere and not given.l1 and s.on_failure != "warn"
 
     def solve(function: Any, y0: Any) -> newton.Found:
         l1 = function.stack.over(penalties)(function.arrays, y0)
-        return _found(given, l1, function, y0, keeps_hessian)
+        return _found(given, l1, function, y0, keeps_root)
 
     def find(function: Any, y0: Any) -> tuple[Any, Any, Any]:
         if large.is_large(y0):
             y, code = large.find_each(given, function, y0)
-            hessian = y[..., None, :0]
+            matrix_root = y[..., None, :0]
         else:
-            y, code, hessian = function.in_parts(solve, y0)
+            y, code, matrix_root = function.in_parts(solve, y0)
         failures.tell(code, s.on_failure)
-        return failures.masked(lib, y, code, s.on_failure), code, hessian
+        return failures.masked(lib, y, code, s.on_failure), code, matrix_root
 
     root = lib.Root(
         lib.Stack(function),
