@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from untuned.ops import Tree
+from untuned.ops import Tree, cache
 
 PART = 2**17  # numbers that problems solved together hold, so that they stay near the processor
 
@@ -106,15 +106,33 @@ class Function:
         return asked & False
 
 
-def compiled(function: Callable, given: Tree) -> tuple[Callable, Callable]:
+def compiled(function: Callable, given: Tree, y: Any) -> tuple[Callable, Callable]:
     """Value with gradient, and Hessian, of function(given, y) as functions of y.
 
-    Compiled as two wholes, which takes a second at most; operation by operation it is many.
+    Compiled as two wholes, which takes a second at most; operation by operation it is many. A call
+    with the same formula on other numbers finds them compiled.
     """
     at = lambda given: Function(partial(function, given))
-    value_and_grad = jax.jit(lambda given, y: at(given).value_and_grad(y))
-    hessian = jax.jit(lambda given, y: at(given).hessian(y))
-    return partial(value_and_grad, given), partial(hessian, given)
+    return (
+        _compiled(lambda given, y: at(given).value_and_grad(y), given, y),
+        _compiled(lambda given, y: at(given).hessian(y), given, y),
+    )
+
+
+def _compiled(function: Callable, given: Tree, y: Any) -> Callable:
+    # What the function reads becomes an argument, so that its numbers are not in its text.
+    closed = jax.make_jaxpr(function)(given, y)
+    arrays = [*closed.consts, *jax.tree.leaves(given)]
+    count = len(closed.consts)
+    run = lambda arrays, y: jax.core.eval_jaxpr(closed.jaxpr, arrays[:count], *arrays[count:], y)
+    lowered = jax.jit(run).lower(arrays, y)
+    ready = cache.kept_for_text(lowered.as_text(), arrays, lowered.compile)
+
+    def call(y: Any) -> Any:
+        found = ready(arrays, y)
+        return found if len(found) > 1 else found[0]
+
+    return call
 
 
 def fixed(tree: Tree) -> Tree:

@@ -86,7 +86,7 @@ def _find(given: Task, l1: tuple, function: Any, y0: Any) -> tuple[Any, Any]:
 def _find_on_host(given: Task, moving: tuple, y0: Any) -> tuple[Any, Any]:
     """`_find` with its small operations in NumPy, each of which JAX would compile."""
     function = lambda moving, y: given.value(moving[0], y, *moving[1])
-    on_host = numpy_roots.Function(*given.lib.compiled(function, moving))
+    on_host = numpy_roots.Function(*given.lib.compiled(function, moving, y0))
     l1 = tuple(np.asarray(strength) for strength in moving[2])
     with np.errstate(all="ignore"):  # what is not finite is found out by the search itself
         y, code, _ = _found(given, l1, on_host, np.asarray(y0), False, numpy_roots)

@@ -75,6 +75,11 @@ def norm(a: Any) -> Any:
     return dot(a, a) ** 0.5
 
 
+def is_finite(lib: Any, value: Any, *vectors: Any) -> Any:
+    """Whether all of them are; squares of what is finite need not be."""
+    return lib.isfinite(value + sum(0 * lib.largest(abs(vector)) for vector in vectors))
+
+
 def times(matrix: Any, vector: Any) -> Any:
     return (matrix @ vector[..., None])[..., 0]
 
@@ -120,7 +125,7 @@ def solve(
     zero = lib.zeros_like(y0[..., :1])
     first = norm(region.reduced(lib, y0, grad))
     never = zero > 0
-    unusable = ~lib.isfinite(value + norm(grad))
+    unusable = ~is_finite(lib, value, grad, y0)
     kept = y0 if keeps_root else y0[..., :0]
     nothing = lib.zeros_like(kept[..., None] * kept[..., None, :])
     start = At(y0, value, grad, nothing, zero, zero, never, never, unusable, never, zero)
@@ -197,7 +202,7 @@ def solve(
     # A y of zero has no size to compare with, but what is left to gain has g's.
     close = (at.step <= near * size) | (at.energy <= near**2 * abs(at.value))
     close = at.done & (at.found | close)
-    finite = lib.isfinite(at.value + norm(at.grad) + norm(at.y))
+    finite = is_finite(lib, at.value, at.grad, at.y)
     return Found(at.y, verdict(lib.where, finite, close, at.regular, zero), at.root)
 
 

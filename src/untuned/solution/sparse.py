@@ -133,7 +133,7 @@ def solve(
     value, grad = evaluate(y0)
     zero = lib.zeros_like(y0[..., :1])
     never = zero > 0
-    unusable = ~lib.isfinite(value + norm(grad))
+    unusable = ~newton.is_finite(lib, value, grad)
     first = norm(grad) + norm(weight)
     start = At(y0, value, grad, zero, zero, never, never, unusable, zero)
 
@@ -229,6 +229,6 @@ def solve(
     size = lib.maximum(norm(at.y), norm(at.y - y0))
     close = (at.step <= near * size) | (at.energy <= near**2 * abs(at.value))
     close = at.done & (at.found | close)
-    finite = lib.isfinite(at.value + norm(at.grad) + norm(at.y))
+    finite = newton.is_finite(lib, at.value, at.grad, at.y)
     code = newton.verdict(lib.where, finite, close, at.regular, zero)
     return newton.Found(at.y, code, at.y[..., None, :0])
