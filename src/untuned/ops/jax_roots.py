@@ -17,6 +17,7 @@ from jax import lax
 from untuned.ops import Tree, cache
 
 PART = 2**17  # numbers that problems solved together hold, so that they stay near the processor
+ROUNDING = 8  # times the spacing of numbers: by how much products with one matrix may differ
 
 where, isfinite, maximum, solve = jnp.where, jnp.isfinite, jnp.maximum, jnp.linalg.solve
 sort, zeros_like, join, stack = jnp.sort, jnp.zeros_like, jnp.concatenate, jnp.stack
@@ -101,9 +102,16 @@ class Function:
         _, pull = jax.vjp(jax.grad(self.bare), y)
         return jax.vmap(lambda unit: pull(unit)[0])(eye(y.shape[0], y))
 
-    def has_hessian(self, _: Any, __: Any, asked: Any) -> Any:
-        """Not asked here: a compiled loop would pay for it in every step."""
-        return asked & False
+    def has_hessian(self, y: Any, matrix: Any, asked: Any) -> Any:
+        """Which of the problems that ask have this Hessian at y, as a random product tells."""
+
+        def look(_: Any) -> Any:
+            probe = jnp.asarray(np.random.default_rng(0).standard_normal(y.shape[0]), y.dtype)
+            apart = jax.vjp(jax.grad(self.bare), y)[1](probe)[0] - matrix @ probe
+            size = abs(matrix) @ abs(probe)
+            return asked & (abs(apart) <= ROUNDING * jnp.finfo(y.dtype).eps * size).all()
+
+        return lax.cond(asked[0], look, lambda _: asked, None)
 
 
 def compiled(function: Callable, given: Tree, y: Any) -> tuple[Callable, Callable]:

@@ -54,7 +54,7 @@ def argmin(
     groups : tree like y0 of whole numbers from 0 up; entries with the same number are penalized
         together by the length of their vector, and l1 is one number or one for each group.
     tol : stop at this share of the first gradient's norm; None: as exact as the dtype allows.
-    max_steps : Newton steps at most; None: 100.
+    max_steps : Newton steps at most; None: 100, or 1,000 with groups.
     on_failure : where no minimum is found, or g is not strongly convex there, "raise" raises a
         RuntimeError (in a compiled or vectorized JAX function, where no value is at hand, it is
         "nan"); "nan" gives NaN for y and its derivatives; "warn" gives the last y with a warning,

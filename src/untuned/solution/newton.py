@@ -13,8 +13,10 @@ Cholesky's pivots whether g is strongly convex there; if either says no, there i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
+from untuned.solution import pivots
 from untuned.solution.regions import Region
 
 MOST_STEPS, MOST_HALVINGS, MOST_SHIFTS = 100, 30, 16
@@ -136,7 +138,8 @@ def solve(
     def step(at: At) -> At:
         hessian = g.hessian(at.y)
         free = region.free(lib, at.y, at.grad)
-        factor, direction = _newton(lib, region, rows, hessian, free, epsilon)
+        among = partial(_newton, lib, region, rows, hessian, epsilon)
+        factor, direction = among(free)
         slope = lib.where(free, region.reduced(lib, at.y, at.grad), 0.0)
         newton = direction(slope)
         energy = -dot(slope, newton)
@@ -147,10 +150,14 @@ def solve(
         at_rest = (abs(slope) <= noise).all(-1)[..., None] | (norm(newton) <= epsilon * travelled)
         if tol is not None:
             at_rest = at_rest | (norm(slope) <= tol * first)
-        d, held = newton, free
-        if region.leaves:
+        d = newton
+        if not region.everywhere:
+            within = pivots.within(
+                lib, region, rows, hessian, at.y, at.grad, free, newton, lambda free: among(free)[1]
+            )
             bound = lib.maximum(lib.largest(abs(hessian).sum(-1)), epsilon)
-            d, held = lib.where(at.descend, -at.grad / bound, newton), free | at.descend
+            usable = factor.regular & lib.isfinite(within).all(-1)[..., None]
+            d = lib.where(at.descend, -at.grad / bound, lib.where(usable, within, newton))
 
         def levelled(value: Any) -> Any:
             return abs(value - at.value) <= 10 * epsilon * abs(at.value)
@@ -161,7 +168,8 @@ def solve(
 
         def shorten(trial: tuple) -> tuple:
             t = 0.5 * trial[0]
-            y = region.project(lib, at.y + t * d, held)
+            z = at.y + t * d
+            y = region.project(lib, z, at.descend | (z > region.low))
             value, grad = g.value_and_grad(y)
             promised = dot(at.grad, y - at.y)
             left = lib.where(free, region.reduced(lib, y, grad), 0.0)
@@ -180,8 +188,8 @@ def solve(
             settled = g.has_hessian(y, hessian, moved & (abs(grad) <= left).all(-1)[..., None])
         at_its_end = levelled(value) & (energy_t > 0.25 * energy)
         stuck = ~moved | at_its_end
-        # Among entries that sum to one a Newton step may fail where one down the slope does not.
-        may_descend = (stuck & ~at.descend & ~at_its_end) & bool(region.leaves)
+        # Within a set a Newton step may fail where one down the slope does not.
+        may_descend = (stuck & ~at.descend & ~at_its_end) & (not region.everywhere)
         return At(
             y=lib.where(moved, y, at.y),
             value=lib.where(moved, value, at.value),
@@ -214,9 +222,10 @@ def verdict(where: Any, finite: Any, close: Any, convex: Any, zero: Any) -> Any:
 
 
 def _newton(
-    lib: Any, region: Region, rows: Any, hessian: Any, free: Any, epsilon: float
+    lib: Any, region: Region, rows: Any, hessian: Any, epsilon: float, free: Any
 ) -> tuple[Factor, Any]:
-    """The factor of the Hessian among free entries, and the map from slopes to Newton steps."""
+    """The factor of the Hessian among free entries, and the map from slopes to Newton steps, with
+    what is missing of the sums if something is."""
     if region.everywhere:
         factor = factored(lib, hessian, epsilon)
         return factor, lambda slope: -factor.solve(lib, slope)
@@ -225,16 +234,16 @@ def _newton(
     matrix = lib.where(both, hessian, 0.0) + lib.where(free[..., None], 0.0, unit)
     if rows is None:
         factor = factored(lib, matrix, epsilon)
-        return factor, lambda slope: -factor.solve(lib, slope)
+        return factor, lambda slope, _=None: -factor.solve(lib, slope)
     # Steps that change no sum do not see the term that makes the matrix regular across them.
     sums = lib.where(free[..., None, :], rows, 0.0)
     weight = lib.largest(abs(lib.diagonal(matrix)))
     factor = factored(lib, matrix + weight[..., None] * (sums.mT @ sums), epsilon)
     back = lib.stack([factor.solve(lib, sums[..., k, :]) for k in range(rows.shape[0])], -1)
 
-    def direction(slope: Any) -> Any:
+    def direction(slope: Any, missing: Any = 0.0) -> Any:
         bare = factor.solve(lib, slope)
-        price = lib.solve(sums @ back, times(sums, bare)[..., None])[..., 0]
+        price = lib.solve(sums @ back, (times(sums, bare) + missing)[..., None])[..., 0]
         return times(back, price) - bare
 
     return factor, direction
