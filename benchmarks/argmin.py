@@ -1,11 +1,17 @@
-"""Many small problems in one call of `untuned.argmin`, with their derivatives: 10,000 ridge and
-logistic regressions of 20 variables, beside closed forms, loops over problems, and jaxopt.
+"""`untuned.argmin` with its derivatives: 10,000 regressions of 20 variables in one call beside
+closed forms and loops, quadratic programs beside qpth and cvxpylayers, and the examples of the
+field beside jaxopt 0.8.5.
 
-jaxopt 0.8.5 runs in an environment of its own: UNTUNED_JAXOPT names a Python that has it.
+    python benchmarks/argmin.py [--quick] [--peers PYTHON] [--resume FILE] [--only PART ...]
+
+Peers are in an environment of their own, which PYTHON (or UNTUNED_PEERS) names; this package is
+imported there from its source, so that both sides take turns in one process. FILE keeps each part
+that is done, and a later call goes on from there.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -18,10 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from common import Row, main
+from common import Row, table
 
 ROWS, VARIABLES, LOOPED = 40, 20, 30
-PEER = os.environ.get("UNTUNED_JAXOPT", "/work/scratch/peers-argmin/bin/python")
+HERE = Path(__file__).parent
+EXAMPLES = (
+    "ridge", "logistic", "lasso", "svm", "equilibrium", "coding", "distillation", "sinusoids",
+    "total_variation", "experts",
+)  # fmt: skip
 
 
 def regressions(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -140,56 +150,94 @@ def on_torch(count: int, rounds: int) -> dict[str, float]:
     return times
 
 
-def peer(count: int, rounds: int) -> dict[str, float]:
-    """jaxopt's solvers on the same problems, and how far their gradients are from ours."""
-    script = Path(__file__).with_name("argmin_peer.py")
-    if not Path(PEER).exists():
-        print(f"no jaxopt at {PEER}: set UNTUNED_JAXOPT to a Python that has it", file=sys.stderr)
-        return {}
-    done = subprocess.run(
-        [PEER, str(script), str(count), str(rounds)], stdout=subprocess.PIPE, text=True, check=True
-    )
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def measure(quick: bool) -> list[Row]:
-    """Ratios of processor time, forward and backward, one thread."""
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+def many(library: str, quick: bool) -> list[Row]:
+    """Thousands of regressions in one call, beside their closed form and loops."""
     count, rounds = (1000, 2) if quick else (10_000, 3)
+    times = (on_jax if library == "JAX" else on_torch)(count, rounds)
     rows = []
-    for library, times in (("JAX", on_jax(count, rounds)), ("torch", on_torch(count, rounds))):
-        for what in ("x", "x and data"):
-            rows.append(
-                Row(
-                    f"{library} {count} ridge / closed form, gradient in {what}", 2.0,
-                    times[f"ridge, {what}"] / times[f"closed, {what}"],
-                    detail=f"{times[f'ridge, {what}']:.3f} s",
-                )
-            )  # fmt: skip
-        for kind in ("ridge", "logistic"):
-            whole = times[f"{kind}, x and data"]
-            for loop in ("loop", "loop of a compiled function"):
-                if f"{kind}, {loop}" in times:
-                    rows.append(
-                        Row(
-                            f"{library} {count} {kind} / {loop}", 0.05 if loop == "loop" else None,
-                            whole / times[f"{kind}, {loop}"], detail=f"{whole:.3f} s",
-                        )
-                    )  # fmt: skip
-        if library == "JAX":
-            theirs = peer(count, rounds)
-            for kind in ("ridge", "logistic"):
-                ours = times[f"{kind}, x"]
-                for name, seconds in theirs.items():
-                    if name.startswith(f"{kind} ") and not name.endswith("error"):
-                        error = theirs[f"{name} error"]
-                        detail = f"{seconds:.3f} s, relative error of its gradient {error:.1e}"
-                        rows.append(Row(f"JAX {count} {kind} / jaxopt {name[len(kind) + 1:]}",
-                                        1.0 if error <= 1e-6 else None, ours / seconds,
-                                        detail=detail))  # fmt: skip
+    for what in ("x", "x and data"):
+        ours, closed = times[f"ridge, {what}"], times[f"closed, {what}"]
+        name = f"{library} {count} ridge / closed form, gradient in {what}"
+        rows.append(Row(name, 2.0, ours / closed, detail=f"{ours:.3f} s"))
+    for kind in ("ridge", "logistic"):
+        whole = times[f"{kind}, x and data"]
+        for loop, target in (("loop", 0.05), ("loop of a compiled function", None)):
+            if f"{kind}, {loop}" in times:
+                ratio = whole / times[f"{kind}, {loop}"]
+                name = f"{library} {count} {kind} / {loop}"
+                rows.append(Row(name, target, ratio, detail=f"{whole:.3f} s"))
     return rows
 
 
+def beside(peers: str, script: str, *given: str) -> dict[str, Any]:
+    """What a script that needs peers prints."""
+    paths = [str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [peers, str(HERE / script), *given], stdout=subprocess.PIPE, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def example(peers: str, part: str, quick: bool) -> list[Row]:
+    """Ours beside the quickest of jaxopt's solvers that is as exact as asked for."""
+    found = beside(peers, "argmin_examples.py", part, "3" if quick else "15")
+    seconds = found["seconds"]
+    ours = seconds.pop("ours")
+    exact = f"{1e3 * ours:.3g} ms, {found['difference']:.0e} from finite differences"
+    if not seconds:
+        errors = ", ".join(f"{k} {v:.0e}" for k, v in found.items() if k.endswith("error"))
+        return [Row(f"{part} / jaxopt, none of which is within 1e-6", None, float("nan"),
+                    detail=f"{exact}; {errors}")]  # fmt: skip
+    best = min(seconds, key=seconds.__getitem__)
+    error = found[f"{best} error"]
+    return [Row(f"{part} / jaxopt's {best}", 1.0, ours / seconds[best],
+                detail=f"{exact}; theirs {error:.0e} from ours")]  # fmt: skip
+
+
+def programs(peers: str, quick: bool) -> list[Row]:
+    """Quadratic programs on torch, value and gradient in all six arrays."""
+    rows = []
+    for count, size in ((50, 20),) if quick else ((500, 20), (10, 100)):
+        found = beside(peers, "argmin_programs.py", str(count), str(size), "2" if quick else "5")
+        for name in ("qpth", "cvxpylayers"):
+            if name in found:
+                rows.append(Row(f"{count} programs of {size} variables / {name}", 1.0,
+                                found["ours"] / found[name],
+                                detail=f"{found['ours']:.3f} s; theirs {found[f'{name} error']:.0e}"
+                                " from ours"))  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    """The command line: part by part."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer problems and rounds")
+    parser.add_argument("--json", action="store_true", help="rows as JSON, for run_all.py")
+    parser.add_argument("--peers", default=os.environ.get("UNTUNED_PEERS"), help="a Python")
+    parser.add_argument("--resume", type=Path, help="a file that keeps what is done")
+    parser.add_argument("--only", nargs="*", help="names of parts")
+    options = parser.parse_args()
+    parts: dict[str, Callable[[], list[Row]]] = {
+        library: partial(many, library, options.quick) for library in ("JAX", "torch")
+    }
+    if options.peers:
+        parts["programs"] = partial(programs, options.peers, options.quick)
+        parts |= {part: partial(example, options.peers, part, options.quick) for part in EXAMPLES}
+    else:
+        print("no peers: give --peers PYTHON, one that has jaxopt and the others", file=sys.stderr)
+    kept = options.resume
+    done: dict[str, list] = json.loads(kept.read_text()) if kept and kept.exists() else {}
+    for name in options.only or parts:
+        if name not in done:
+            done[name] = parts[name]()
+            if kept:
+                kept.write_text(json.dumps(done))
+    rows = [Row(*row) for name in parts for row in done.get(name, ())]
+    print(json.dumps(rows) if options.json else table(rows))
+
+
 if __name__ == "__main__":
-    main(measure)
+    main()

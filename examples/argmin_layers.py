@@ -1,4 +1,4 @@
-"""Four problems with an argmin inside, each in a few lines, with the answer people get by search.
+"""Three problems with an argmin inside, each in a few lines, with the answer people get by search.
 
 python examples/argmin_layers.py [--small]
 """
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import minimize, minimize_scalar
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_sample_image
+from scipy.optimize import minimize
+from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.svm import SVC
 
 import untuned
@@ -93,33 +93,6 @@ def equilibrium(steps: int) -> tuple[float, float]:
     return first, loss().item()
 
 
-def total_variation(size: int) -> tuple[float, float, float]:
-    """PSNR of a noisy picture, of the best strength by gradient, and by search over strengths."""
-    picture = load_sample_image("china.jpg")[100 : 100 + size, 200 : 200 + size].mean(2) / 255
-    clean = torch.tensor(picture)
-    noisy = clean + 0.1 * torch.tensor(np.random.default_rng(0).standard_normal(clean.shape))
-
-    def inner(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        across, down = y[:, 1:] - y[:, :-1], y[1:] - y[:-1]
-        smooth = lambda d: torch.sqrt(d**2 + 1e-3).sum()
-        return ((y - noisy) ** 2).sum() / 2 + torch.exp(x) * (smooth(across) + smooth(down))
-
-    error = lambda x: ((untuned.argmin(inner, x, noisy) - clean) ** 2).mean()
-    psnr = lambda mean_square: float(-10 * np.log10(mean_square))
-
-    def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
-        at = torch.tensor(x[0], requires_grad=True)
-        value = error(at).log()
-        return value.item(), np.array([torch.autograd.grad(value, at)[0].item()])
-
-    found = minimize(value_and_slope, [-4.0], jac=True, method="L-BFGS-B", options={"maxiter": 15})
-    search = minimize_scalar(
-        lambda x: error(torch.tensor(x)).item(), bounds=(-6, 0), method="bounded"
-    )
-    before = ((noisy - clean) ** 2).mean().item()
-    return psnr(before), psnr(np.exp(found.fun)), psnr(search.fun)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true", help="a minute less")
@@ -130,10 +103,6 @@ def main() -> None:
     print(f"SVM by its dual: largest weight {largest:.3f}, farthest from libsvm {apart:.1e}")
     first, last = equilibrium(5 if small else 300)
     print(f"equilibrium layer, loss: {first:.4f} before, {last:.4f} after")
-    noisy, ours, search = total_variation(20 if small else 64)
-    print(
-        f"total variation, PSNR: noisy {noisy:.2f}, by gradient {ours:.2f}, by search {search:.2f}"
-    )
 
 
 if __name__ == "__main__":

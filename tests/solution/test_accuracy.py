@@ -105,3 +105,13 @@ def test_jax_on_the_same_kinds():
     np.testing.assert_array_equal(np.isnan(y), np.isnan(other))
     np.testing.assert_allclose(y, other, rtol=1e-7, atol=1e-14)
     assert np.isnan(np.asarray(slopes)[np.isnan(y)]).all()
+
+
+def test_one_step_that_ends_at_the_minimum_of_what_is_no_quadratic():
+    """grad g = (y - 1) (1 + c y^2): Newton's step from zero is one, yet the Hessian is not."""
+    g = lambda x, y, c: (y**2 / 2 - y + c * (y**4 / 4 - y**3 / 3) - x * y).sum()
+    c = torch.tensor([0.0, 2.0, 0.5], dtype=torch.float64)
+    one = lambda c, x: untuned.argmin(g, x, torch.zeros(1).double(), data=c)[0]
+    x = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    torch.func.vmap(one)(c, x).sum().backward()
+    torch.testing.assert_close(x.grad, 1 / (1 + c), rtol=1e-12, atol=0)

@@ -141,3 +141,27 @@ def test_many_variables_without_a_matrix():
     np.testing.assert_allclose(value, by_hand(0.5), rtol=1e-9)
     np.testing.assert_allclose(slope, jax.grad(by_hand)(0.5), rtol=1e-7)
     np.testing.assert_allclose(bend, jax.grad(jax.grad(by_hand))(0.5), rtol=1e-6)
+
+
+@pytest.mark.long
+def test_a_second_call_compiles_nothing_and_sees_what_has_changed(monkeypatch):
+    """A user's function may read anything, so what is kept is known by what tracing it gives."""
+    compiled = []
+    compile_it = jax.stages.Lowered.compile
+    monkeypatch.setattr(
+        jax.stages.Lowered, "compile", lambda *given: compiled.append(1) or compile_it(*given)
+    )
+
+    def solution(factor, target):
+        target = jnp.asarray(target)
+        g = lambda x, y: factor * ((y - target) ** 2).sum() + x * (y**2).sum()
+        return untuned.argmin(g, 1.0, np.zeros(2))
+
+    np.testing.assert_allclose(solution(1.0, np.ones(2)), 0.5)
+    assert len(compiled) == 2
+    np.testing.assert_allclose(solution(1.0, np.full(2, 3.0)), 1.5)  # an array it closes over
+    assert len(compiled) == 2
+    np.testing.assert_allclose(solution(3.0, np.ones(2)), 0.75)  # a number it closes over
+    near = 1 + 2**-50  # of which no digit is lost
+    assert 1 - 2 * solution(near, np.ones(2))[0] == pytest.approx(-(2**-51), rel=0.3)
+    assert len(compiled) == 6

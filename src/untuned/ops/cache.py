@@ -3,11 +3,12 @@
 Compiling takes seconds, so an estimator that is fitted many times must not do it each time. But a
 user's function may read a global that changes between two runs, and nobody can see that from
 outside. So only functions that promise to depend on nothing but their arguments are kept:
-those marked `reusable`.
+those marked `reusable`. Others have to be traced anew, and are known by the text that gives.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -64,6 +65,17 @@ def _keep(key: Hashable, make: Callable[[], Any]) -> Any:
             _kept.popitem(last=False)
     _kept.move_to_end(key)
     return _kept[key]
+
+
+def kept_for_text(text: str, leaves: list, make: Callable[[], Any]) -> Any:
+    """What `make` makes of a traced function: the last one with this text, else a new one.
+
+    The text of a function that calls back into Python does not say what it calls.
+    """
+    if "callback" in text:
+        return make()
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return _keep((digest, tuple(map(_kind, leaves))), make)
 
 
 def _kind(leaf: Any) -> Hashable:

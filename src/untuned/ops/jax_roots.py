@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from untuned.ops import Tree
+from untuned.ops import Tree, cache
 
 PART = 2**17  # numbers that problems solved together hold, so that they stay near the processor
+ROUNDING = 8  # times the spacing of numbers: by how much products with one matrix may differ
 
 where, isfinite, maximum, solve = jnp.where, jnp.isfinite, jnp.maximum, jnp.linalg.solve
 sort, zeros_like, join, stack = jnp.sort, jnp.zeros_like, jnp.concatenate, jnp.stack
@@ -25,6 +26,10 @@ broadcast_to, broadcast_shapes = jnp.broadcast_to, jnp.broadcast_shapes
 
 def eye(size: int, like: Any) -> Any:
     return jnp.eye(size, dtype=like.dtype)
+
+
+def diagonal(matrix: Any) -> Any:
+    return jnp.diagonal(matrix, axis1=-2, axis2=-1)
 
 
 def largest(array: Any) -> Any:
@@ -97,16 +102,45 @@ class Function:
         _, pull = jax.vjp(jax.grad(self.bare), y)
         return jax.vmap(lambda unit: pull(unit)[0])(eye(y.shape[0], y))
 
+    def has_hessian(self, y: Any, matrix: Any, asked: Any) -> Any:
+        """Which of the problems that ask have this Hessian at y, as a random product tells."""
 
-def compiled(function: Callable, given: Tree) -> tuple[Callable, Callable]:
+        def look(_: Any) -> Any:
+            probe = jnp.asarray(np.random.default_rng(0).standard_normal(y.shape[0]), y.dtype)
+            apart = jax.vjp(jax.grad(self.bare), y)[1](probe)[0] - matrix @ probe
+            size = abs(matrix) @ abs(probe)
+            return asked & (abs(apart) <= ROUNDING * jnp.finfo(y.dtype).eps * size).all()
+
+        return lax.cond(asked[0], look, lambda _: asked, None)
+
+
+def compiled(function: Callable, given: Tree, y: Any) -> tuple[Callable, Callable]:
     """Value with gradient, and Hessian, of function(given, y) as functions of y.
 
-    Compiled as two wholes, which takes a second at most; operation by operation it is many.
+    Compiled as two wholes, which takes a second at most; operation by operation it is many. A call
+    with the same formula on other numbers finds them compiled.
     """
     at = lambda given: Function(partial(function, given))
-    value_and_grad = jax.jit(lambda given, y: at(given).value_and_grad(y))
-    hessian = jax.jit(lambda given, y: at(given).hessian(y))
-    return partial(value_and_grad, given), partial(hessian, given)
+    return (
+        _compiled(lambda given, y: at(given).value_and_grad(y), given, y),
+        _compiled(lambda given, y: at(given).hessian(y), given, y),
+    )
+
+
+def _compiled(function: Callable, given: Tree, y: Any) -> Callable:
+    # What the function reads becomes an argument, so that its numbers are not in its text.
+    closed = jax.make_jaxpr(function)(given, y)
+    arrays = [*closed.consts, *jax.tree.leaves(given)]
+    count = len(closed.consts)
+    run = lambda arrays, y: jax.core.eval_jaxpr(closed.jaxpr, arrays[:count], *arrays[count:], y)
+    lowered = jax.jit(run).lower(arrays, y)
+    ready = cache.kept_for_text(lowered.as_text(), arrays, lowered.compile)
+
+    def call(y: Any) -> Any:
+        found = ready(arrays, y)
+        return found if len(found) > 1 else found[0]
+
+    return call
 
 
 def fixed(tree: Tree) -> Tree:

@@ -16,9 +16,9 @@ from untuned.ops.torch import products
 from untuned.ops.torch_stack import Function, Stack, jacobian, pullback
 
 where, isfinite, zeros_like = torch.where, torch.isfinite, torch.zeros_like
-maximum, eye, largest, smallest, sort = (
-    torch_stack.maximum, torch_stack.eye, torch_stack.largest, torch_stack.smallest,
-    torch_stack.sort,
+maximum, eye, diagonal, largest, smallest, sort = (
+    torch_stack.maximum, torch_stack.eye, torch_stack.diagonal, torch_stack.largest,
+    torch_stack.smallest, torch_stack.sort,
 )  # fmt: skip
 broadcast_to, broadcast_shapes = torch.broadcast_to, torch.broadcast_shapes
 join, stack, solve = torch.cat, torch.stack, torch_stack.solve
@@ -32,24 +32,33 @@ class Root(NamedTuple):
 
     stack: Stack
     optimality: Callable  # of (arrays, y, grad), grad a function of y
-    find: Callable  # of (Function, y0): y, a code, and d residual / d y there or nothing of it
+    find: Callable  # of (Function, y0): y, a code, a factor of d residual / d y or nothing of it
     marks: Callable  # of the codes: by what to multiply the derivative
     solve: Callable | None = None  # of (product, b) where there is to be no matrix
 
     def residual(self, arrays: tuple, y: Any) -> Any:
-        # Nothing, but NaN where the derivative is: a g that does not depend on an array would else
-        # have a derivative of zero in it, solution or not.
-        nothing = sum((0 * array).sum() for array in arrays if array.is_floating_point())
-        return self.optimality(arrays, y, partial(self.stack.grad, arrays)) + nothing
+        return self.optimality(arrays, y, partial(self.stack.grad, arrays))
+
+    def telling(self, wanted: list[int]) -> Callable:
+        """The residual plus nothing, but NaN in the derivative where that of the residual is.
+
+        A g that does not depend on an array would else have a derivative of zero in it, solution
+        or not.
+        """
+
+        def residual(arrays: tuple, y: Any) -> Any:
+            return self.residual(arrays, y) + sum((0 * arrays[k]).sum() for k in wanted)
+
+        return residual
 
     def product(self, arrays: tuple, y: Any, v: Any) -> Any:
         """The derivative in y of the residual, a symmetric matrix, times v."""
         return pullback(lambda y: self.residual(arrays, y), y)(v)[0]
 
-    def linear_solve(self, arrays: tuple, y: Any, b: Any, matrix: Any) -> Any:
+    def linear_solve(self, arrays: tuple, y: Any, b: Any, lower: Any) -> Any:
         """u with (d residual / d y) u = b, without a derivative of its own."""
-        if matrix.numel():
-            return solve(matrix, b[..., None])[..., 0]
+        if lower.numel():
+            return cholesky_solve(lower, b)
         if self.solve is None:
             matrices = self.stack.over(jacobian(self.residual))
             return self.stack.in_parts(
@@ -87,9 +96,18 @@ def _full(array: Any, dim: int | None, count: int) -> Any:
     return array.expand(count, *array.shape) if dim is None else array.movedim(dim, 0)
 
 
+def _wanted(needed: tuple[bool, ...]) -> list[int]:
+    return [k for k, need in enumerate(needed) if need]
+
+
+def _may_be_nan(array: Any) -> bool:
+    """Whether an entry is NaN, or nobody knows, as inside `torch.func.vmap`."""
+    return not is_known(array) or bool(array.isnan().any())
+
+
 def _pulled(function: Callable, arrays: tuple, u: Any, needed: tuple[bool, ...]) -> list[Any]:
     """The products of u with the derivatives of a function in the arrays that need one."""
-    wanted = [k for k, need in enumerate(needed) if need]
+    wanted = _wanted(needed)
     pulled: list[Any] = [None] * len(arrays)
     moving = _of_some(function, arrays, wanted)
     pull = pullback(moving, *(arrays[k] for k in wanted))
@@ -141,9 +159,12 @@ class Argmin(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, y_bar: Any, *_: Any) -> tuple:
         *saved, y, codes, matrix = ctx.saved_tensors
-        root, arrays = ctx.root, tuple(saved)
-        u = LinearSolve.apply(root, matrix, y_bar * root.marks(codes), y, *arrays)
-        residual, needed = root.stack.over(root.residual), ctx.needs_input_grad[2:]
+        root, arrays, needed = ctx.root, tuple(saved), ctx.needs_input_grad[2:]
+        marks = root.marks(codes)
+        u = LinearSolve.apply(root, matrix, y_bar * marks, y, *arrays)
+        # Passes over all arrays, for problems that have no solution.
+        telling = root.telling(_wanted(needed)) if _may_be_nan(marks) else root.residual
+        residual = root.stack.over(telling)
         return None, None, *_pulled(lambda arrays: residual(arrays, y), arrays, -u, needed)
 
     @staticmethod

@@ -17,6 +17,7 @@ from untuned.ops import Tree
 from untuned.ops.torch import asarray, gradients
 
 PART = 2**20  # numbers that problems solved together hold, so that they stay near the processor
+ROUNDING = 8  # times the spacing of numbers: by how much products with one matrix may differ
 
 
 def maximum(a: Any, b: Any) -> Any:
@@ -29,6 +30,10 @@ def sort(array: Any) -> Any:
 
 def eye(size: int, like: Any) -> Any:
     return torch.eye(size, dtype=like.dtype, device=like.device)
+
+
+def diagonal(matrix: Any) -> Any:
+    return torch.diagonal(matrix, dim1=-2, dim2=-1)
 
 
 def largest(array: Any) -> Any:
@@ -194,6 +199,20 @@ class Function:
 
     def hessian(self, y: Any) -> Any:
         return self.stack.over(jacobian(self.stack.grad))(self.arrays, y)
+
+    def has_hessian(self, y: Any, matrix: Any, asked: Any) -> Any:
+        """Which of the problems that ask have this Hessian at y, as a random product tells.
+
+        Matrices with the same product have a difference that does not see the vector, which for a
+        random one does not happen by chance; and a product takes a share of a Hessian's time.
+        """
+        if not asked.any():
+            return asked
+        probe = take_in(np.random.default_rng(0).standard_normal(y.shape[-1]), y)
+        found = self.stack.over(self.stack.product)(self.arrays, y, probe.expand(y.shape))
+        size = matrix.abs() @ probe.abs()
+        same = (found - matrix @ probe).abs() <= ROUNDING * torch.finfo(y.dtype).eps * size
+        return asked & same.all(-1, keepdim=True)
 
     def function(self, _: None, y: Any) -> Any:
         """As a function of (x, y), where x is already in it."""

@@ -54,7 +54,7 @@ def argmin(
     groups : tree like y0 of whole numbers from 0 up; entries with the same number are penalized
         together by the length of their vector, and l1 is one number or one for each group.
     tol : stop at this share of the first gradient's norm; None: as exact as the dtype allows.
-    max_steps : Newton steps at most; None: 100.
+    max_steps : Newton steps at most; None: 100, or 1,000 with groups.
     on_failure : where no minimum is found, or g is not strongly convex there, "raise" raises a
         RuntimeError (in a compiled or vectorized JAX function, where no value is at hand, it is
         "nan"); "nan" gives NaN for y and its derivatives; "warn" gives the last y with a warning,
@@ -86,7 +86,7 @@ def _find(given: Task, l1: tuple, function: Any, y0: Any) -> tuple[Any, Any]:
 def _find_on_host(given: Task, moving: tuple, y0: Any) -> tuple[Any, Any]:
     """`_find` with its small operations in NumPy, each of which JAX would compile."""
     function = lambda moving, y: given.value(moving[0], y, *moving[1])
-    on_host = numpy_roots.Function(*given.lib.compiled(function, moving))
+    on_host = numpy_roots.Function(*given.lib.compiled(function, moving, y0))
     l1 = tuple(np.asarray(strength) for strength in moving[2])
     with np.errstate(all="ignore"):  # what is not finite is found out by the search itself
         y, code, _ = _found(given, l1, on_host, np.asarray(y0), False, numpy_roots)
@@ -94,12 +94,12 @@ def _find_on_host(given: Task, moving: tuple, y0: Any) -> tuple[Any, Any]:
 
 
 def _found(
-    given: Task, l1: tuple, function: Any, y0: Any, keeps_hessian: bool, lib: Any = None
+    given: Task, l1: tuple, function: Any, y0: Any, keeps_root: bool, lib: Any = None
 ) -> newton.Found:
     s, lib = given.settings, lib or given.lib
     if l1:
         return sparse.solve(lib, function, y0, s.groups, l1[0], s.epsilon, s.tol, s.most)
-    return newton.solve(lib, function, y0, s.region, s.epsilon, s.tol, s.most, keeps_hessian)
+    return newton.solve(lib, function, y0, s.region, s.epsilon, s.tol, s.most, keeps_root)
 
 
 def _optimality(given: Task, y: Any, grad: Callable, l1: tuple) -> Any:
@@ -160,21 +160,21 @@ def _on_torch(given: Task) -> Any:
     def penalties(arrays: tuple, _: Any = None) -> tuple:
         return tuple(ops.unflatten(structure, list(arrays))[2])
 
-    # The last Hessian is that of the derivative where nothing is held and y is a solution.
-    keeps_hessian = s.region.everywhere and not given.l1 and s.on_failure != "warn"
+    # The last Hessian's factor serves the derivative where nothing is held and y is a solution.
+    keeps_root = s.region.everywhere and not given.l1 and s.on_failure != "warn"
 
     def solve(function: Any, y0: Any) -> newton.Found:
         l1 = function.stack.over(penalties)(function.arrays, y0)
-        return _found(given, l1, function, y0, keeps_hessian)
+        return _found(given, l1, function, y0, keeps_root)
 
     def find(function: Any, y0: Any) -> tuple[Any, Any, Any]:
         if large.is_large(y0):
             y, code = large.find_each(given, function, y0)
-            hessian = y[..., None, :0]
+            matrix_root = y[..., None, :0]
         else:
-            y, code, hessian = function.in_parts(solve, y0)
+            y, code, matrix_root = function.in_parts(solve, y0)
         failures.tell(code, s.on_failure)
-        return failures.masked(lib, y, code, s.on_failure), code, hessian
+        return failures.masked(lib, y, code, s.on_failure), code, matrix_root
 
     root = lib.Root(
         lib.Stack(function),

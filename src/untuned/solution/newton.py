@@ -13,8 +13,10 @@ Cholesky's pivots whether g is strongly convex there; if either says no, there i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
+from untuned.solution import pivots
 from untuned.solution.regions import Region
 
 MOST_STEPS, MOST_HALVINGS, MOST_SHIFTS = 100, 30, 16
@@ -36,6 +38,11 @@ class Factor(NamedTuple):
     def solve(self, lib: Any, b: Any) -> Any:
         return self.scale * lib.cholesky_solve(self.lower, self.scale * b)
 
+    @property
+    def root(self) -> Any:
+        """The lower factor of H itself."""
+        return self.lower / self.scale[..., None]
+
 
 class At(NamedTuple):
     """Where the iterations are."""
@@ -43,7 +50,7 @@ class At(NamedTuple):
     y: Any
     value: Any
     grad: Any
-    hessian: Any  # where the last step was looked for: if all is well, where the search ended
+    root: Any  # of the Hessian where the last step was looked for, or of the one that is the same
     step: Any  # size of the last Newton step, taken or not
     energy: Any  # twice what it promises
     regular: Any
@@ -54,11 +61,12 @@ class At(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The solution, what is to be said of it (one of the codes above), and the Hessian there."""
+    """The solution, what is to be said of it (one of the codes above), and the lower factor of the
+    Hessian there, or nothing of it."""
 
     y: Any
     code: Any
-    hessian: Any
+    root: Any
 
 
 def dot(a: Any, b: Any) -> Any:
@@ -69,6 +77,11 @@ def norm(a: Any) -> Any:
     return dot(a, a) ** 0.5
 
 
+def is_finite(lib: Any, value: Any, *vectors: Any) -> Any:
+    """Whether all of them are; squares of what is finite need not be."""
+    return lib.isfinite(value + sum(0 * lib.largest(abs(vector)) for vector in vectors))
+
+
 def times(matrix: Any, vector: Any) -> Any:
     return (matrix @ vector[..., None])[..., 0]
 
@@ -77,7 +90,7 @@ def factored(lib: Any, matrix: Any, epsilon: float) -> Factor:
     """The factor of a matrix, shifted until it is positive definite."""
     size = matrix.shape[-1]
     unit = lib.eye(size, matrix)
-    diagonal = abs((matrix * unit).sum(-1))
+    diagonal = abs(lib.diagonal(matrix))
     top = lib.largest(diagonal)
     scale = lib.maximum(diagonal, epsilon**2 * top)
     scale = lib.where(scale > 0, scale, 1.0) ** -0.5
@@ -85,7 +98,7 @@ def factored(lib: Any, matrix: Any, epsilon: float) -> Factor:
     least = REGULAR * epsilon * size**0.5
 
     def is_regular(lower: Any) -> Any:
-        return lib.smallest((lower * unit).sum(-1)) ** 2 > least
+        return lib.smallest(lib.diagonal(lower)) ** 2 > least
 
     def irregular(carry: tuple) -> Any:
         lower, _, tries = carry
@@ -97,7 +110,7 @@ def factored(lib: Any, matrix: Any, epsilon: float) -> Factor:
         return lib.cholesky(scaled + shift[..., None] * unit), shift, tries + 1
 
     # A diagonal that is negative wants twice its size, so that its sign is turned.
-    first_shift = lib.maximum(-2 * lib.smallest((scaled * unit).sum(-1)), epsilon**0.5)
+    first_shift = lib.maximum(-2 * lib.smallest(lib.diagonal(scaled)), epsilon**0.5)
     first, zero = lib.cholesky(scaled), lib.zeros_like(top)
     lower, _, _ = lib.while_loop(irregular, shifted, (first, zero, zero))
     return Factor(scale, lower, is_regular(first))
@@ -105,17 +118,17 @@ def factored(lib: Any, matrix: Any, epsilon: float) -> Factor:
 
 def solve(
     lib: Any, g: Any, y0: Any, region: Region, epsilon: float, tol: float | None, most: int,
-    keeps_hessian: bool = False,
+    keeps_root: bool = False,
 ) -> Found:  # fmt: skip
-    """The minimum of g over the region, from y0 in it; nothing for the Hessian if not kept."""
+    """The minimum of g over the region, from y0 in it; nothing for the root if it is not kept."""
     y0 = region.project(lib, y0, y0 == y0)
     value, grad = g.value_and_grad(y0)
     rows = region.rows(lib, y0)
     zero = lib.zeros_like(y0[..., :1])
     first = norm(region.reduced(lib, y0, grad))
     never = zero > 0
-    unusable = ~lib.isfinite(value + norm(grad))
-    kept = y0 if keeps_hessian else y0[..., :0]
+    unusable = ~is_finite(lib, value, grad, y0)
+    kept = y0 if keeps_root else y0[..., :0]
     nothing = lib.zeros_like(kept[..., None] * kept[..., None, :])
     start = At(y0, value, grad, nothing, zero, zero, never, never, unusable, never, zero)
 
@@ -125,7 +138,8 @@ def solve(
     def step(at: At) -> At:
         hessian = g.hessian(at.y)
         free = region.free(lib, at.y, at.grad)
-        factor, direction = _newton(lib, region, rows, hessian, free, epsilon)
+        among = partial(_newton, lib, region, rows, hessian, epsilon)
+        factor, direction = among(free)
         slope = lib.where(free, region.reduced(lib, at.y, at.grad), 0.0)
         newton = direction(slope)
         energy = -dot(slope, newton)
@@ -136,51 +150,56 @@ def solve(
         at_rest = (abs(slope) <= noise).all(-1)[..., None] | (norm(newton) <= epsilon * travelled)
         if tol is not None:
             at_rest = at_rest | (norm(slope) <= tol * first)
-        steepest = -at.grad / lib.maximum(lib.largest(abs(hessian).sum(-1)), epsilon)
-        d = lib.where(at.descend, steepest, newton)
-        held = free | at.descend
+        d = newton
+        if not region.everywhere:
+            within = pivots.within(
+                lib, region, rows, hessian, at.y, at.grad, free, newton, lambda free: among(free)[1]
+            )
+            bound = lib.maximum(lib.largest(abs(hessian).sum(-1)), epsilon)
+            usable = factor.regular & lib.isfinite(within).all(-1)[..., None]
+            d = lib.where(at.descend, -at.grad / bound, lib.where(usable, within, newton))
 
         def levelled(value: Any) -> Any:
             return abs(value - at.value) <= 10 * epsilon * abs(at.value)
 
-        def is_fine(t: Any, value: Any, grad: Any) -> tuple[Any, Any, Any]:
-            """Whether y moved by t is fine; its energy; and what it is."""
-            y = region.project(lib, at.y + t * d, held)
+        def too_far(trial: tuple) -> Any:
+            *_, fine, tries = trial
+            return ~fine & (tries <= MOST_HALVINGS) & ~at_rest
+
+        def shorten(trial: tuple) -> tuple:
+            t = 0.5 * trial[0]
+            z = at.y + t * d
+            y = region.project(lib, z, at.descend | (z > region.low))
+            value, grad = g.value_and_grad(y)
             promised = dot(at.grad, y - at.y)
             left = lib.where(free, region.reduced(lib, y, grad), 0.0)
             energy_t = -dot(left, direction(left))
             falls = (promised < 0) & (value <= at.value + ENOUGH * promised)
-            return falls | (levelled(value) & (energy_t < energy)), energy_t, y
+            fine = falls | (levelled(value) & (energy_t < energy))
+            return t, y, value, grad, energy_t, fine, trial[-1] + 1
 
-        def too_far(trial: tuple) -> Any:
-            t, value, grad, tries = trial
-            fine = (tries > 0) & is_fine(t, value, grad)[0]
-            return ~fine & (tries <= MOST_HALVINGS) & ~at_rest
-
-        def shorten(trial: tuple) -> tuple:
-            t, _, _, tries = trial
-            t = 0.5 * t
-            value, grad = g.value_and_grad(region.project(lib, at.y + t * d, held))
-            return t, value, grad, tries + 1
-
-        trial = (zero + 2, at.value, at.grad, zero)
-        t, value, grad, tries = lib.while_loop(too_far, shorten, trial)
-        fine, energy_t, y = is_fine(t, value, grad)
-        moved = (tries > 0) & fine & ~at_rest
+        trial = (zero + 2, at.y, at.value, at.grad, energy, never, zero)
+        _, y, value, grad, energy_t, moved, _ = lib.while_loop(too_far, shorten, trial)
+        settled = never
+        if region.everywhere:
+            # Where a step ends at the minimum and g's Hessian is the same there, as a quadratic's
+            # is, there is nothing to look at again.
+            left = 2 * ROUNDING * epsilon * times(abs(hessian), abs(y))
+            settled = g.has_hessian(y, hessian, moved & (abs(grad) <= left).all(-1)[..., None])
         at_its_end = levelled(value) & (energy_t > 0.25 * energy)
         stuck = ~moved | at_its_end
-        # Among entries that sum to one a Newton step may fail where one down the slope does not.
-        may_descend = (stuck & ~at.descend & ~at_its_end) & bool(region.leaves)
+        # Within a set a Newton step may fail where one down the slope does not.
+        may_descend = (stuck & ~at.descend & ~at_its_end) & (not region.everywhere)
         return At(
             y=lib.where(moved, y, at.y),
             value=lib.where(moved, value, at.value),
             grad=lib.where(moved, grad, at.grad),
-            hessian=hessian if keeps_hessian else nothing,
+            root=factor.root if keeps_root else nothing,
             step=norm(newton),
             energy=energy,
             regular=factor.regular,
-            found=at_rest,
-            done=at_rest | (stuck & ~may_descend),
+            found=at_rest | settled,
+            done=at_rest | settled | (stuck & ~may_descend),
             descend=~at_rest & may_descend,
             steps=at.steps + 1,
         )
@@ -191,8 +210,8 @@ def solve(
     # A y of zero has no size to compare with, but what is left to gain has g's.
     close = (at.step <= near * size) | (at.energy <= near**2 * abs(at.value))
     close = at.done & (at.found | close)
-    finite = lib.isfinite(at.value + norm(at.grad) + norm(at.y))
-    return Found(at.y, verdict(lib.where, finite, close, at.regular, zero), at.hessian)
+    finite = is_finite(lib, at.value, at.grad, at.y)
+    return Found(at.y, verdict(lib.where, finite, close, at.regular, zero), at.root)
 
 
 def verdict(where: Any, finite: Any, close: Any, convex: Any, zero: Any) -> Any:
@@ -203,9 +222,10 @@ def verdict(where: Any, finite: Any, close: Any, convex: Any, zero: Any) -> Any:
 
 
 def _newton(
-    lib: Any, region: Region, rows: Any, hessian: Any, free: Any, epsilon: float
+    lib: Any, region: Region, rows: Any, hessian: Any, epsilon: float, free: Any
 ) -> tuple[Factor, Any]:
-    """The factor of the Hessian among free entries, and the map from slopes to Newton steps."""
+    """The factor of the Hessian among free entries, and the map from slopes to Newton steps, with
+    what is missing of the sums if something is."""
     if region.everywhere:
         factor = factored(lib, hessian, epsilon)
         return factor, lambda slope: -factor.solve(lib, slope)
@@ -214,16 +234,16 @@ def _newton(
     matrix = lib.where(both, hessian, 0.0) + lib.where(free[..., None], 0.0, unit)
     if rows is None:
         factor = factored(lib, matrix, epsilon)
-        return factor, lambda slope: -factor.solve(lib, slope)
+        return factor, lambda slope, _=None: -factor.solve(lib, slope)
     # Steps that change no sum do not see the term that makes the matrix regular across them.
     sums = lib.where(free[..., None, :], rows, 0.0)
-    weight = lib.largest(abs((matrix * unit).sum(-1)))
+    weight = lib.largest(abs(lib.diagonal(matrix)))
     factor = factored(lib, matrix + weight[..., None] * (sums.mT @ sums), epsilon)
     back = lib.stack([factor.solve(lib, sums[..., k, :]) for k in range(rows.shape[0])], -1)
 
-    def direction(slope: Any) -> Any:
+    def direction(slope: Any, missing: Any = 0.0) -> Any:
         bare = factor.solve(lib, slope)
-        price = lib.solve(sums @ back, times(sums, bare)[..., None])[..., 0]
+        price = lib.solve(sums @ back, (times(sums, bare) + missing)[..., None])[..., 0]
         return times(back, price) - bare
 
     return factor, direction

@@ -1,6 +1,7 @@
 """Absolute penalties: the y that minimizes g(y) + sum_k s_k |y_k|, y_k entries or groups of them.
 
-    Newton's step among the groups that are not zero; one that it turns around becomes zero,
+    Newton's step: of single entries to the minimum of g's model and the penalty (pivots.py); of
+    groups among those that are not zero, and one that it turns around becomes zero;
     then y <- P(y - D^{-1} grad g), P shrinking each group's length by s_k / D, if that frees a
     group or makes one zero.
 
@@ -15,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.solution import newton
+from untuned.solution import newton, pivots
 from untuned.solution.newton import dot, norm, times
 
+MOST_STEPS = 1000  # for groups, whose lengths the model of a step bends away from
 MOST_BOUNDS = 8  # times that D is made larger
 
 
@@ -133,17 +135,21 @@ def solve(
     value, grad = evaluate(y0)
     zero = lib.zeros_like(y0[..., :1])
     never = zero > 0
-    unusable = ~lib.isfinite(value + norm(grad))
+    unusable = ~newton.is_finite(lib, value, grad)
     first = norm(grad) + norm(weight)
     start = At(y0, value, grad, zero, zero, never, never, unusable, zero)
 
     def step(at: At) -> At:
         hessian = g.hessian(at.y)
         _, nonzero = groups.lengths(lib, at.y)
-        both = nonzero[..., None] & nonzero[..., None, :]
         curved = hessian + groups.curvature(lib, at.y, weight)
-        matrix = lib.where(both, curved, 0.0) + lib.where(nonzero[..., None], 0.0, unit)
-        factor = newton.factored(lib, matrix, epsilon)
+
+        def among(on: Any) -> newton.Factor:
+            both = on[..., None] & on[..., None, :]
+            matrix = lib.where(both, curved, 0.0) + lib.where(on[..., None], 0.0, unit)
+            return newton.factored(lib, matrix, epsilon)
+
+        factor = among(nonzero)
         slope = slope_at(at.y, at.grad)
         d = -factor.solve(lib, slope)
         energy = -dot(slope, d)
@@ -152,10 +158,22 @@ def solve(
         at_rest = (abs(slope) <= noise).all(-1)[..., None] | (norm(d) <= epsilon * travelled)
         if tol is not None:
             at_rest = at_rest | (norm(slope) <= tol * first)
+        if not groups.of_entry:
+            # The step of all entries, to the model's minimum.
+            at_rest = at_rest & (nonzero | (abs(at.grad) <= weight + noise)).all(-1)[..., None]
+            all_of_it = pivots.penalized(lib, hessian, at.y, at.grad, weight, d, among)
+            whole = factor.regular & lib.isfinite(all_of_it).all(-1)[..., None]
+            change = dot(weight, abs(at.y + all_of_it) - abs(at.y))
+            whole_promise = dot(at.grad, all_of_it) + change
 
         def moved_by(t: Any) -> Any:
             y = at.y + t * d
-            return lib.where(nonzero & ~groups.turned(lib, y, at.y), y, 0.0)
+            y = lib.where(nonzero & ~groups.turned(lib, y, at.y), y, 0.0)
+            return y if groups.of_entry else lib.where(whole, at.y + t * all_of_it, y)
+
+        def promised(t: Any, y: Any) -> Any:
+            bare = dot(slope, y - at.y)
+            return bare if groups.of_entry else lib.where(whole, t * whole_promise, bare)
 
         def levelled(value: Any) -> Any:
             return abs(value - at.value) <= 10 * epsilon * abs(at.value)
@@ -164,8 +182,7 @@ def solve(
             y = moved_by(t)
             left = lib.where(nonzero, slope_at(y, grad), 0.0)
             energy_t = dot(left, factor.solve(lib, left))
-            falls = value <= at.value + newton.ENOUGH * dot(slope, y - at.y)
-            falls = falls & (dot(slope, y - at.y) < 0)
+            falls = (promised(t, y) < 0) & (value <= at.value + newton.ENOUGH * promised(t, y))
             return falls | (levelled(value) & (energy_t < energy)), energy_t
 
         def too_far(trial: tuple) -> Any:
@@ -229,6 +246,6 @@ def solve(
     size = lib.maximum(norm(at.y), norm(at.y - y0))
     close = (at.step <= near * size) | (at.energy <= near**2 * abs(at.value))
     close = at.done & (at.found | close)
-    finite = lib.isfinite(at.value + norm(at.grad) + norm(at.y))
+    finite = newton.is_finite(lib, at.value, at.grad, at.y)
     code = newton.verdict(lib.where, finite, close, at.regular, zero)
     return newton.Found(at.y, code, at.y[..., None, :0])

@@ -17,7 +17,7 @@ from untuned import ops as array_libraries
 from untuned.ops import Ops, Tree
 from untuned.problem import variables
 from untuned.problem.build import check_call
-from untuned.solution import newton, penalties
+from untuned.solution import newton, penalties, sparse
 from untuned.solution.regions import Region, region
 from untuned.solution.sparse import Groups
 from untuned.util.wording import brief, unknown
@@ -84,7 +84,12 @@ def task(
     sizes = tuple(math.prod(leaf.shape) for leaf in ops.flatten(y)[0])
     together = penalties.groups(ops, groups, y, l1)
     settings = Settings(
-        region(constraint, sizes), ops.epsilon(y), _tol(tol), _most(max_steps), on_failure, together
+        region(constraint, sizes),
+        ops.epsilon(y),
+        _tol(tol),
+        _most(max_steps, together),
+        on_failure,
+        together,
     )
     if constraint is not None and l1 is not None:
         raise ValueError(
@@ -191,11 +196,12 @@ def _tol(tol: Any) -> float | None:
     return None if tol is None else float(tol)
 
 
-def _most(max_steps: Any) -> int:
+def _most(max_steps: Any, together: Groups) -> int:
+    most = sparse.MOST_STEPS if together.of_entry else newton.MOST_STEPS
     is_count = isinstance(max_steps, int | np.integer) and not isinstance(max_steps, bool)
     if max_steps is not None and not (is_count and max_steps >= 1):
         raise ValueError(
             f"max_steps={brief(max_steps)} is not usable; expected a whole number from 1 up, or "
-            f"None for {newton.MOST_STEPS}."
+            f"None for {most}."
         )
-    return newton.MOST_STEPS if max_steps is None else int(max_steps)
+    return most if max_steps is None else int(max_steps)
