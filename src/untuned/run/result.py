@@ -129,8 +129,8 @@ class Result:
     Attributes
     ----------
     x, y, v : the best point by the method's own measure where the last one is worse or not
-        finite, else the last one. With minibatches the measure is that of a batch, so the last
-        point is kept unless the run diverged.
+        finite, else the last one. With minibatches the measure of most methods is that of one
+        batch, so the last point is kept unless the run diverged; `auto` measures a mean over many.
     status : one of converged, max_steps, max_seconds, callback, stalled, diverged, cap_hit, or
         interrupted, where Ctrl-C was pressed once.
     message : a sentence that says what happened and what to try.
