@@ -76,11 +76,13 @@ def where(condition: Scalar, a: Tree, b: Tree, /) -> Tree:
 
 def while_loop(cond: Callable, body: Callable, carry: Tree, /) -> Tree:
     present = watch.present()
-    while cond(carry):
+    held = [carry]  # popped, so that `body` may let go of what it has read: vectors may be large
+    del carry
+    while cond(held[0]):
         if present is not None and present.says_stop():
             break
-        carry = body(carry)
-    return carry
+        held.append(body(held.pop()))
+    return held[0]
 
 
 def was_cut() -> Scalar:

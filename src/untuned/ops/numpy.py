@@ -47,7 +47,15 @@ def zeros_like(tree: Tree, /) -> Tree:
 
 
 def axpy(a: Scalar, x: Tree, y: Tree, /) -> Tree:
-    return tree_map(lambda xi, yi: yi + a * xi, x, y)
+    return tree_map(partial(_plus, a), x, y)
+
+
+def _plus(a: Scalar, x: Any, y: Any) -> Any:
+    step = a * x
+    if step.dtype != y.dtype or step.shape != y.shape:
+        return y + step
+    step += y  # into the array that is new anyway: vectors may be large
+    return step
 
 
 def sub(a: Tree, b: Tree, /) -> Tree:

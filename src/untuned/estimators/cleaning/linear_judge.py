@@ -28,6 +28,7 @@ SURE = 1e-4  # evidence is cut at these odds, and at their opposite
 BELIEVED = 20.0  # evidence at which a weight is 1, whatever slope and offset
 TOL = 0.1  # three numbers about thousands of rows need no more than one digit
 BLOCK_ROWS = 4096
+ALIKE = 1e-3  # a size that differs from one by less is one
 # Rows that say enough about three numbers; where rows are wide, fewer do.
 MOST_SAMPLED, FEWEST_SAMPLED, SAMPLED_ENTRIES = 4096, 2048, 2**20
 PATH = 10.0 ** -np.arange(1.0, 5.5, 0.5)  # of ridges, the strongest first
@@ -59,11 +60,10 @@ class LinearJudge:
             rows = self._rows(task, some, believed[:, some], None, certain)
             self.x = self._learned(rows, np.zeros(shape, np.float32), task.classes).x
         self.total = task.weight[some].sum()
-        plain = np.zeros((1, *shape[1:]), np.float32)
 
         def judged(train: np.ndarray, left: np.ndarray) -> np.ndarray:
-            y = self._trained(task, train, believed[:, train], None, plain)
-            return _said(self.features, y[0], left)
+            model = self._trained(task, train, believed[:, train], None)
+            return _said(self.features, model, left)
 
         return second_hand(task, judged)
 
@@ -71,23 +71,22 @@ class LinearJudge:
         """Learn all three numbers, and what is believed of labels; see Judge."""
         some = self._sample(task)
         shape = task.folds, self.features.shape[1] + 1, task.classes
-        # Of sparse columns there may be very many: one fold's model at a time.
-        sparse, whole = issparse(self.features), False
-        y = np.zeros((1, *shape[1:]) if sparse else shape, np.float32)
-        if not sparse:
+        y = None  # of sparse columns there may be very many: one fold's model at a time
+        if not issparse(self.features):
             evidence, other = self._taught(task, targets, some)
             rows = self._rows(task, some, evidence, other, self._likelihood(task, some))
-            result = self._learned(rows, y, task.classes)
-            self.x, y, whole = result.x, np.asarray(result.y), len(some) == len(task.label)
+            result = self._learned(rows, np.zeros(shape, np.float32), task.classes)
+            self.x, y = result.x, np.asarray(result.y)
+        whole = y is not None and len(some) == len(task.label)
         found = np.empty((len(task.label), task.classes), np.float32)
         self.model = np.zeros(shape[1:], np.float32)
         for fold in range(task.folds):
             left = np.flatnonzero(task.fold == fold)
-            model = y[0 if sparse else fold]
+            model: Any = None if y is None else y[fold]
             if not whole:
                 train = np.flatnonzero(task.fold != fold)
                 own, wrong = _evidence(targets(fold)[train], task.label[train])
-                model = self._trained(task, train, own[None], wrong[None], model[None])[0]
+                model = self._trained(task, train, own[None], wrong[None], model)
             found[left] = _said(self.features, model, left)
             self.model += model
         self.model /= task.folds
@@ -97,8 +96,7 @@ class LinearJudge:
         """One model of what is believed, for its coefficients alone: nobody asks what it says."""
         rows = np.arange(len(task.label))
         own, wrong = _evidence(targets(0), task.label)
-        start = np.zeros((1, self.features.shape[1] + 1, task.classes), np.float32)
-        self.model = self._trained(task, rows, own[None], wrong[None], start)[0]
+        self.model = self._trained(task, rows, own[None], wrong[None])
 
     def probabilities(self, X: Any) -> np.ndarray:
         """By the mean of the models."""
@@ -126,13 +124,13 @@ class LinearJudge:
         at the best, to one standard error: labels are noisy, and a strong ridge is quick."""
         train, rows = some[::2], some[1::2]
         believed = np.full((1, len(train)), BELIEVED)
-        y = np.zeros((1, self.features.shape[1] + 1, task.classes), np.float32)
+        model = None
         self.total = task.weight[train].sum()
         found: list[tuple[np.ndarray, float, float]] = []
         for ridge in PATH:
             self.x = problem.with_ridge_times(np.zeros(3, np.float32), ridge / problem.START)
-            y = self._trained(task, train, believed, None, y)
-            said = _said(self.features, y[0], rows)[np.arange(len(rows)), task.label[rows]]
+            model = self._trained(task, train, believed, None, model)
+            said = _said(self.features, model, rows)[np.arange(len(rows)), task.label[rows]]
             losses = -task.weight[rows] * np.log(said + SURE)
             found.append((self.x, losses.mean(), losses.std() / np.sqrt(len(rows))))
             if found[-1][1] > min(loss for _, loss, _ in found):
@@ -148,13 +146,29 @@ class LinearJudge:
 
     def _trained(
         self, task: Task, train: np.ndarray, evidence: np.ndarray, other: np.ndarray | None,
-        start: np.ndarray,
+        start: np.ndarray | None = None,
     ) -> np.ndarray:  # fmt: skip
-        """One model of these rows, held back as much in all as those from which x was learned."""
+        """One model of these rows, held back as much in all as those from which x was learned.
+
+        Coefficients of sparse columns that do not occur in these rows stay zero.
+        """
         rows = self._rows(task, train, evidence, other, np.ones((1, task.classes)))
         rows = rows._replace(seen=np.ones((1, len(train)), np.float32))
         x = problem.with_ridge_times(self.x, self.total / task.weight[train].sum())
-        return problem.solve_inner(x, start, Models(rows, self.white.penalty, task.classes))
+        penalty, shape = self.white.penalty, (self.features.shape[1] + 1, task.classes)
+        places: Any = slice(None)
+        if issparse(rows.features):
+            columns, features = _occurring(rows.features)
+            rows, penalty = rows._replace(features=features), penalty[columns]
+            places = np.append(columns, shape[0] - 1)  # with the intercept, which is last
+        if start is None:  # a view of one zero: memory may be scarce
+            y = np.broadcast_to(np.float32(0), (1, len(penalty) + 1, task.classes))
+        else:
+            y = start[places][None]
+        y = problem.solve_inner(x, y, Models(rows, penalty, task.classes))
+        model = np.zeros(shape, np.float32)
+        model[places] = y[0]
+        return model
 
     def _rows(
         self, task: Task, some: np.ndarray, evidence: np.ndarray, other: np.ndarray | None,
@@ -196,6 +210,15 @@ def as_evidence(quality: np.ndarray) -> np.ndarray:
     return logit(np.clip(quality, SURE, 1 - SURE))
 
 
+def _occurring(features: csr_matrix) -> tuple[np.ndarray, csr_matrix]:
+    """Columns that are not zero in all of these rows, and the rows without the others."""
+    occurs = np.bincount(features.indices, minlength=features.shape[1]) > 0
+    columns = np.flatnonzero(occurs)
+    place = (np.cumsum(occurs) - 1).astype(features.indices.dtype)
+    parts = features.data, place[features.indices], features.indptr
+    return columns, csr_matrix(parts, shape=(features.shape[0], len(columns)))
+
+
 def _said(features: Any, model: np.ndarray, rows: np.ndarray) -> np.ndarray:
     scores = features[rows] @ model[:-1] + model[-1]
     return softmax(np.asarray(scores, np.float64), 1)
@@ -207,7 +230,11 @@ def _prepared(task: Task) -> tuple[whitening.Whitening, Any]:
     if issparse(X):
         size = np.sqrt(max(float(X.data @ X.data) / X.shape[0], np.finfo(np.float32).tiny))
         columns = X.shape[1]
+        if abs(size - 1) < ALIKE:  # as of rows of length one, like those of TF-IDF: no copy
+            size = 1.0
         white = whitening.Whitening(np.zeros(columns), np.full(columns, 1 / size), np.ones(columns))
+        if size == 1:
+            return white, X
         # The same places for other numbers: X * factor would copy both.
         return white, csr_matrix((X.data / np.float32(size), X.indices, X.indptr), shape=X.shape)
     blocks = range(0, len(X), BLOCK_ROWS)

@@ -43,6 +43,8 @@ UNIT = (
 
 LEFT = 1e-2  # of the error at the start, where y alone is solved for
 MOST_LINEAR_STEPS = 50
+# Without a model of the Hessian the first systems, far from the solution, are worth few products.
+FORCING = 0.3
 SOFTMAX = LOSSES["softmax"]
 
 
@@ -110,13 +112,15 @@ class Models:
         """Outputs and targets at (x, y); f and g often ask for the same one."""
         last = self._last
         if last is None or not (np.array_equal(x, last.x) and np.array_equal(y, last.y)):
+            self._last = last = None  # memory may be scarce
             z = stacked.outputs(self.rows.features, stacked.coefficients(y), y[:, -1])
             learned = numbers(x)
             noisy = expit(learned.slope * self.rows.evidence + learned.offset)
             belief = np.where(self.rows.trusted, 1.0, noisy).astype(self.share.dtype)
             target = self.given + (1 - belief)[:, None] * self.away
-            last = self._last = Point(x, y, z, target, belief, learned)
-        return last
+            last = Point(x, y, z, target, belief, learned)
+        self._last = last._replace(y=y)  # the same numbers, but not kept twice
+        return self._last
 
     def pull(self, at: Point, by_belief: np.ndarray, by_ridge: float) -> np.ndarray:
         """The gradient in x of the sum of belief * by_belief, plus by_ridge per log(ridge)."""
@@ -233,7 +237,12 @@ def solve_inner(x: np.ndarray, y: np.ndarray, models: Models) -> np.ndarray:
     """The y that minimizes g at x, by the Newton method with which `minimize` solves for it."""
     o = Oracles(numpy_ops, Outer(models), Inner(models))
     matrix = preconditioner.identity(o, y)
-    if matrix is not None:
+    forcing = newton_cg.FORCING
+    if matrix is None:
+        forcing = FORCING
+    else:
         matrix = preconditioner.make(o, x, y, None, matrix)
     multiply = preconditioner.apply(numpy_ops, matrix)
-    return newton_cg.solve_inner(o, x, y, None, LEFT, MOST_LINEAR_STEPS, multiply).y
+    return newton_cg.solve_inner(
+        o, x, y, None, LEFT, MOST_LINEAR_STEPS, multiply, forcing=forcing
+    ).y

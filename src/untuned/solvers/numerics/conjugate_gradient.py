@@ -48,6 +48,7 @@ def solve(
 
     def step(carry: tuple) -> tuple:
         z, r, direction, _, rz, k, _ = carry
+        del carry  # vectors may be large: each goes as soon as the next one is there
         h = product(direction)
         curvature = ops.dot(direction, h)
         convex = curvature > 0
@@ -55,7 +56,9 @@ def solve(
         size = ops.where(convex, curvature, -curvature)
         length = ops.where(size > 0, rz / ops.where(size > 0, size, zero + 1), zero)
         taken = ops.where(convex, length, zero)
-        z, r = ops.axpy(taken, direction, z), ops.axpy(-taken, h, r)
+        z = ops.axpy(taken, direction, z)
+        r = ops.axpy(-taken, h, r)
+        del h
         pr = precondition(r)
         new = ops.dot(r, pr)
         following = ops.axpy(ops.where(rz > 0, new / ops.where(rz > 0, rz, zero + 1), zero),
@@ -66,8 +69,9 @@ def solve(
 
     pr = precondition(residual)
     zero_count = ops.counter(0)
-    carry = (start, residual, pr, zero, ops.dot(residual, pr), zero_count, zero_count)
-    z, r, direction, length, _, steps, indefinite = ops.while_loop(going, step, carry)
+    carry = [(start, residual, pr, zero, ops.dot(residual, pr), zero_count, zero_count)]
+    del start, residual, pr  # so that no name here keeps them while the loop runs
+    z, r, direction, length, _, steps, indefinite = ops.while_loop(going, step, carry.pop())
     escape = ops.tree_map(lambda d: length * d, direction)
     return Solution(z, ops.norm(r), steps, indefinite, escape, r)
 

@@ -24,9 +24,7 @@ from untuned.solvers.numerics.conjugate_gradient import Map, Solution
 from untuned.solvers.numerics.preconditioner import Fixed, Keeper, Model
 
 MOST_STEPS, MOST_HALVINGS = 20, 30
-FORCING = (
-    0.03  # a far point's Newton system is not solved to more than this share of its right side
-)
+FORCING = 0.03
 QUARTER = 0.25  # of the energy, that a step by the model may leave
 ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
 
@@ -48,21 +46,22 @@ class InnerSolution(NamedTuple):
 
 def solve_inner(
     o: Oracles, x: Tree, y: Tree, rows: Tree, share: Scalar, most: int, precondition: Map,
-    most_steps: int = MOST_STEPS,
+    most_steps: int = MOST_STEPS, forcing: float = FORCING,
 ) -> InnerSolution:  # fmt: skip
     """`solve` with one preconditioner throughout; `most` bounds each conjugate gradients."""
     zero, none = o.ops.scalar(0.0, y), o.ops.counter(0)
     model, keeper = Model(None, zero, zero, none), Fixed(precondition, most)
-    return solve(o, x, y, rows, share, keeper, model, most_steps)
+    return solve(o, x, y, rows, share, keeper, model, most_steps, forcing)
 
 
 def solve(
     o: Oracles, x: Tree, y: Tree, rows: Tree, share: Scalar, keeper: Keeper | Fixed, model: Model,
-    most_steps: int = MOST_STEPS,
+    most_steps: int = MOST_STEPS, forcing: float = FORCING,
 ) -> InnerSolution:  # fmt: skip
     """y with at most `share` of the error at the start left, as `energy` sees it in grad_y g.
 
-    `most_steps` bounds the steps of Newton's method.
+    `most_steps` bounds the steps of Newton's method; a far point's system is not solved to more
+    than a share `forcing` of its right side.
     """
     ops = o.ops
     rounding = 10 * ops.epsilon(y)
@@ -98,13 +97,15 @@ def solve(
         def from_products() -> Solution:
             return conjugate_gradient.solve(
                 ops, o.linear(x, at.y, rows).hvp, down, ops.zeros_like(at.y),
-                tolerance=ops.maximum(QUARTER * goal, FORCING**2 * energy),
+                tolerance=ops.maximum(QUARTER * goal, forcing**2 * energy),
                 most=keeper.most(model), precondition=precondition,
             )  # fmt: skip
 
         newton = ops.cond(by_model == 1, from_model, from_products)
-        only_escape = (newton.indefinite == 1) & (newton.steps == 1)
+        steps, indefinite = newton.steps, newton.indefinite
+        only_escape = (indefinite == 1) & (steps == 1)
         d = ops.where(only_escape, newton.escape, newton.z)
+        del newton  # vectors may be large
         slope = ops.dot(at.grad, d)
 
         def levelled(g_t: Scalar) -> Scalar:
@@ -125,8 +126,8 @@ def solve(
             return ops.logical_not(fine(trial)) & (trial[-1] < most_tries)
 
         def shorten(trial: tuple) -> tuple:
-            t, *_, tries = trial
-            t = 0.5 * t
+            t, tries = 0.5 * trial[0], trial[-1]
+            del trial
             g_t, grad_t = o.inner_value_and_grad(x, ops.axpy(t, d, at.y), rows)
             energy_t = conjugate_gradient.energy(ops, grad_t, precondition)
             return t, g_t, grad_t, energy_t, tries + 1
@@ -137,8 +138,8 @@ def solve(
         found = fine(trial)  # not so where time is up
         # The first of a solve's steps, and what a model is asked for when new, is its due.
         beside = ops.where((at.newton_steps > 0) & (by_model == 1), tries, zero_count)
-        model = keeper.charged(model, newton.steps, beside)
-        by_products = (by_model < 1) & (newton.indefinite == 0) & (slope < 0)
+        model = keeper.charged(model, steps, beside)
+        by_products = (by_model < 1) & (indefinite == 0) & (slope < 0)
         model, off = keeper.judged(model, energy, ops.where(by_products, -slope, energy))
         goal = ops.where(off, goal * -slope / energy, goal)
         new = InnerSolution(
@@ -146,9 +147,9 @@ def solve(
             grad=ops.where(found, grad_t, at.grad),
             energy=ops.where(found, energy_t, energy),
             newton_steps=at.newton_steps + 1,
-            linear_steps=at.linear_steps + newton.steps,
+            linear_steps=at.linear_steps + steps,
             gradients=at.gradients + tries,
-            indefinite=ops.where(newton.indefinite == 1, zero_count + 1, at.indefinite),
+            indefinite=ops.where(indefinite == 1, zero_count + 1, at.indefinite),
             stuck=ops.where(
                 (found | (by_model == 1))
                 & ops.logical_not(found & levelled(g_t) & (energy_t > QUARTER * energy)),
@@ -167,5 +168,6 @@ def solve(
         y, grad, first, zero_count, zero_count, zero_count + 1, zero_count, zero_count, model,
         zero_count,
     )  # fmt: skip
-    carry = (start, g, share**2 * first + zero, model.whole, zero_count)
-    return ops.while_loop(going, newton_step, carry)[0]
+    carry = [(start, g, share**2 * first + zero, model.whole, zero_count)]
+    del grad, start  # so that no name here keeps them while the loop runs
+    return ops.while_loop(going, newton_step, carry.pop())[0]
