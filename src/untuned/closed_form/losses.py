@@ -78,7 +78,8 @@ def _softmax_bend(z: np.ndarray, axis: int, t: Any = None) -> Map:
 
     def times(v: np.ndarray) -> np.ndarray:
         pv = p * v
-        return pv - p * pv.sum(axis=axis, keepdims=True)
+        pv -= p * pv.sum(axis=axis, keepdims=True)
+        return pv
 
     return times
 
