@@ -47,7 +47,7 @@ def zeros_like(tree: Tree, /) -> Tree:
 
 
 def axpy(a: Scalar, x: Tree, y: Tree, /) -> Tree:
-    return tree_map(lambda xi, yi: yi + a * xi, x, y)
+    return tree_map(lambda xi, yi: _add(a * xi, yi), x, y)
 
 
 def sub(a: Tree, b: Tree, /) -> Tree:
@@ -60,7 +60,22 @@ def size(tree: Tree, /) -> int:
 
 def dot(a: Tree, b: Tree, /) -> Scalar:
     pairs = zip(_leaves(a), _leaves(b), strict=True)
-    return sum(float(np.vdot(ai, bi)) for ai, bi in pairs)
+    return sum(float(np.vdot(*_flat(ai, bi))) for ai, bi in pairs)
+
+
+def _add(a: Any, b: Any) -> Any:
+    """a + b, in a's memory if that can hold it: at the size of a large y new memory is slow."""
+    if isinstance(a, np.ndarray) and a.shape == np.shape(b) and a.dtype == np.result_type(a, b):
+        a += b
+        return a
+    return a + b
+
+
+def _flat(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both as vectors, without a copy where axes were swapped in the same way."""
+    if np.ndim(a) > 1 and a.shape == b.shape and a.strides == b.strides:
+        return a.ravel("K"), b.ravel("K")
+    return a, b
 
 
 def norm(tree: Tree, /) -> Scalar:

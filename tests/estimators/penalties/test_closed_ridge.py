@@ -11,7 +11,7 @@ from untuned.estimators.penalties import standardisation as tables
 from untuned.estimators.penalties.objectives import closed_ridge, scaling
 from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
 from untuned.estimators.penalties.objectives.solved import Solved
-from untuned.estimators.penalties.selection import fitting
+from untuned.estimators.penalties.selection import fitting, judging
 from untuned.estimators.penalties.selection.judging import Rows
 
 
@@ -78,3 +78,15 @@ def test_columns_alike():
     y = X[:, ::10].sum(axis=1) + 1e-6 * random.normal(size=200)
     model = BilevelRidge(random_state=0).fit(X, y)
     assert model.score(X, y) > 0.999
+
+
+def test_what_is_far_worse():
+    """By more than chance, and by more than the standard error of the best loss."""
+    random = np.random.default_rng(0)
+    best, weight = random.exponential(size=400), np.ones(400)  # an error of the mean of 0.05
+    assert not judging.is_far_worse(best, best, weight)
+    assert not judging.is_far_worse(best + 0.01, best, weight)  # sure, but small
+    assert judging.is_far_worse(best + 0.1, best, weight)
+    assert not judging.is_far_worse(best - 0.1, best, weight)
+    noise = 5 * random.normal(size=400)
+    assert not judging.is_far_worse(best + 0.1 + noise - noise.mean(), best, weight)
