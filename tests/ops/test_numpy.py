@@ -1,5 +1,7 @@
 """The operations on NumPy."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -44,3 +46,20 @@ def test_a_loop_lets_go_of_what_its_body_has_read():
     array, _ = ops.while_loop(lambda carry: carry[1] < 3, body, (np.zeros(4), 0))
     assert np.array_equal(array, np.full(4, 3.0))
     assert len(seen) == 3
+
+
+def test_dot_of_any_layout():
+    random = np.random.default_rng(0)
+    a, b = random.normal(size=(2, 50, 60, 70))
+    swapped = [np.moveaxis(each, 0, 1) for each in (a, b)]
+    alike = [each.transpose(1, 0, 2) for each in swapped]
+    expected = (a * b).sum()
+    np.testing.assert_allclose(ops.dot(*swapped), expected)
+    np.testing.assert_allclose(ops.dot(alike[0], b), expected)
+    np.testing.assert_allclose(ops.dot(swapped[0].copy(), swapped[1]), expected)
+    np.testing.assert_allclose(ops.dot({"a": a[::2]}, {"a": b[::2]}), (a[::2] * b[::2]).sum())
+    tracemalloc.start()
+    ops.dot(*swapped)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < a.nbytes / 10

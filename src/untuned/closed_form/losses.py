@@ -75,10 +75,14 @@ def _softmax_slope(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
 
 def _softmax_bend(z: np.ndarray, axis: int, t: Any = None) -> Map:
     p = softmax(z, axis)
+    along = np.moveaxis(p, axis, 0)
 
     def times(v: np.ndarray) -> np.ndarray:
-        pv = p * v
-        return pv - p * pv.sum(axis=axis, keepdims=True)
+        # One array of this size and no more: memory that comes and goes costs more than the sums.
+        sums = np.einsum("c...,c...->...", along, np.moveaxis(v, axis, 0))
+        product = v - np.expand_dims(sums, axis)
+        product *= p
+        return product
 
     return times
 

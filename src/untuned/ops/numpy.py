@@ -68,7 +68,14 @@ def size(tree: Tree, /) -> int:
 
 def dot(a: Tree, b: Tree, /) -> Scalar:
     pairs = zip(_leaves(a), _leaves(b), strict=True)
-    return sum(float(np.vdot(ai, bi)) for ai, bi in pairs)
+    return sum(float(np.vdot(*_flat(ai, bi))) for ai, bi in pairs)
+
+
+def _flat(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both as vectors, without a copy where axes were swapped in the same way."""
+    if np.ndim(a) > 1 and a.shape == b.shape and a.strides == b.strides:
+        return a.ravel("K"), b.ravel("K")
+    return a, b
 
 
 def norm(tree: Tree, /) -> Scalar:

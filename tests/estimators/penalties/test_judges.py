@@ -1,5 +1,7 @@
 """Who judges strengths: every row, none of them more than its share."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
@@ -152,7 +154,7 @@ def test_models_of_several_folds_at_once_are_those_one_by_one():
     train = np.random.default_rng(0).random((60, 3)) < 0.7
     strengths = np.array([[1.0], [2.0], [3.0], [4.0]])
     start = np.zeros((4, 1)), np.zeros(1)
-    w, b = fitting.fit_all(rows, train, scalings.make(*rows), strengths, start)
+    w, b = fitting.fit_all(rows, train, partial(scalings.make, *rows), strengths, start)
     for k in range(3):
         judge = Ridge(alpha=1.0).fit(
             table.X * strengths[:, 0] ** -0.5, target, weight * train[:, k]

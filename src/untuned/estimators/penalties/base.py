@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,9 +81,9 @@ class BilevelLinear(BaseEstimator):
         plans = self._plans(some, X, strata, random, many, pack)
         found: Any
         if self._norm() == "l2":
-            scales = of_part = scaling.make(*rows)
+            scales = of_part = cache(partial(scaling.make, *rows))
             if some is not rows:
-                of_part = scaling.make(*some)
+                of_part = cache(partial(scaling.make, *some))
             found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
             coef, intercept = fitting.fit(rows, scales, found.strengths[chosen.member], found.near)
         else:

@@ -62,7 +62,10 @@ class Shares(NamedTuple):
     def at(self, x: np.ndarray) -> Strengths:
         """All that x decides."""
         (own, own_slope), (common, common_slope) = self._bent(x)
-        s = np.moveaxis(np.exp(own)[:, self.group], 0, 1)
+        if self.free:
+            s = np.moveaxis(np.exp(own)[:, self.group], 0, 1)
+        else:  # the same for all coefficients of a model: no array of their size
+            s = np.repeat(np.exp(common)[None], self.group.shape[1], axis=2)
         turn = Turn.make(s, np.exp(common[:, 0]), self.total, self.scaling)
         return Strengths(self, s, np.exp(common), turn, own_slope, common_slope)
 
@@ -84,7 +87,7 @@ class Strengths(NamedTuple):
     """The strengths at one x, and the map T from u to coefficients that they set."""
 
     shares: Shares
-    s: np.ndarray  # (features, models, columns)
+    s: np.ndarray  # (features, models, columns), or (1, models, columns) where all are alike
     t: np.ndarray  # (models, 1), where groups do not differ
     turn: Turn
     own_slope: np.ndarray  # of logarithms in what x gives, (models, groups)
@@ -93,6 +96,8 @@ class Strengths(NamedTuple):
     def pull(self, in_w: list[tuple[np.ndarray, np.ndarray]], in_s: np.ndarray) -> np.ndarray:
         """The gradient in x of <in_s, s> plus the sum of <q, T(x) u> over pairs (u, q)."""
         turn, k, N = self.turn, self.shares.scaling.curvature, self.shares.total[:, None]
+        if not self.shares.free:
+            return self._pull_together(in_w, in_s)
         qw = sum(q * turn.forth(u) for u, q in in_w)
         qu = sum(turn.back(q) * u for u, q in in_w)
         # By logarithms of s and t: E falls by half of (s/N) / (k + s/N), and grows likewise with t,
@@ -104,6 +109,21 @@ class Strengths(NamedTuple):
         mix, free = self.shares.mix, self.shares.free
         in_vectors = mix.T @ np.hstack([in_own.sum(axis=1, keepdims=True) + in_common, in_own])
         in_vectors[:, 1:] *= free
+        return in_vectors.astype(self.s.dtype, copy=False)
+
+    def _pull_together(
+        self, in_w: list[tuple[np.ndarray, np.ndarray]], in_s: np.ndarray
+    ) -> np.ndarray:
+        """`pull` where groups do not differ: E is 1, and only the first factor follows x."""
+        in_t = in_s.sum(axis=(0, 2))
+        for u, q in in_w:
+            by_factor = self.turn.back(q)
+            by_factor *= u
+            by_factor *= self.turn.first
+            in_t -= 0.5 * np.einsum("jkc,jkc->k", by_factor, self.turn.first) / self.shares.total
+        in_common = self.t * in_t[:, None] * self.common_slope
+        nothing = np.zeros_like(self.own_slope)
+        in_vectors = self.shares.mix.T @ np.hstack([in_common, nothing])
         return in_vectors.astype(self.s.dtype, copy=False)
 
     def _by_group(self, values: np.ndarray) -> np.ndarray:

@@ -105,6 +105,10 @@ class Models:
         """The inverse of `inner_variable`."""
         return self.strengths(x).turn.forth(stacked.coefficients(y)), y[:, -1] * self.down
 
+    def seen(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The outputs, (models, columns, rows)."""
+        return self.at(x, y).z
+
     def outputs(self, w: np.ndarray, intercept: np.ndarray) -> np.ndarray:
         """Of coefficients (features, models, columns) and y's intercepts, on all rows."""
         self.passes += w.shape[1]
@@ -115,6 +119,17 @@ class Models:
         """The losses of rows that judge, (models, rows); those of probabilities are bounded."""
         losses = self.loss.value(z, self.target, 1)
         return bounded(losses) if self.loss.is_log_loss else losses
+
+    def doubts(self, x: np.ndarray) -> float:
+        """The sum of all doubt."""
+        half = 0.5 * x[:, 1:]
+        differ = (np.logaddexp(half, -half) - np.log(2.0)).sum(axis=1)
+        return float(self.doubt[:, 0] @ np.logaddexp(0, -x[:, 0]) + self.doubt[:, 1] @ differ)
+
+    def doubts_slope(self, x: np.ndarray) -> np.ndarray:
+        """Its gradient."""
+        common = -self.doubt[:, :1] * expit(-x[:, :1])
+        return np.hstack([common, 0.5 * self.doubt[:, 1:] * np.tanh(0.5 * x[:, 1:])])
 
     def back(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """From a gradient in outputs those in w and in y's intercepts."""
@@ -158,7 +173,9 @@ class Inner:
 
         def pull(v: np.ndarray, wrt: str) -> Any:
             w = turn.forth(stacked.coefficients(v))
-            q, in_intercept = m.back(m.train * bend(m.outputs(w, v[:, -1])))
+            slopes = bend(m.outputs(w, v[:, -1]))
+            slopes *= m.train
+            q, in_intercept = m.back(slopes)
             q += pull_on_w * w
             if wrt != "x":
                 in_y = self._joined(at, q, in_intercept + self._pull_on_intercept(v[:, -1]))
@@ -223,10 +240,8 @@ class Outer:
         self.models = models
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        m, half = self.models, 0.5 * x[:, 1:]
-        value = np.vdot(m.valid[:, 0], m.judged(m.at(x, y).z))
-        differ = (np.logaddexp(half, -half) - np.log(2.0)).sum(axis=1)
-        return float(value + m.doubt[:, 0] @ np.logaddexp(0, -x[:, 0]) + m.doubt[:, 1] @ differ)
+        m = self.models
+        return float(np.vdot(m.valid[:, 0], m.judged(m.at(x, y).z)) + m.doubts(x))
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """f, grad_x f and grad_y f."""
@@ -236,6 +251,5 @@ class Outer:
             slopes *= bounded_slope(m.loss.value(at.z, m.target, 1))[:, None]
         in_w, in_intercept = m.back(slopes)
         in_x = at.strengths.pull([(stacked.coefficients(y), in_w)], np.zeros_like(at.w))
-        in_x[:, 0] -= m.doubt[:, 0] * expit(-x[:, 0])
-        in_x[:, 1:] += 0.5 * m.doubt[:, 1:] * np.tanh(0.5 * x[:, 1:])
+        in_x += m.doubts_slope(x)
         return self(x, y), in_x, stacked.joined(at.strengths.turn.back(in_w), in_intercept)

@@ -33,7 +33,7 @@ class Scaling(NamedTuple):
 class Turn(NamedTuple):
     """The map from u to w: w = E Q (k Lambda + t/N)^{-1/2} u, E^2 = (k + t/N) / (k + s/N)."""
 
-    last: Any  # E, (features, models, columns)
+    last: Any  # E, (features, models, columns), or (1, models, columns) where strengths are alike
     basis: Any
     first: Any  # (features, models, columns)
 
@@ -60,12 +60,17 @@ class Turn(NamedTuple):
     def matrix(self, model: int, column: int) -> np.ndarray:
         """The map of one model's column, (features, features)."""
         last, first = self.last[:, model, column], self.first[:, model, column]
-        basis = self.basis if len(self.basis) else np.eye(len(last), dtype=last.dtype)
+        basis = self.basis if len(self.basis) else np.eye(len(first), dtype=first.dtype)
         return last[:, None] * basis * first
 
 
 def _times(basis: Any, w: Any) -> Any:
     return (basis @ w.reshape(len(w), -1)).reshape(w.shape) if len(basis) else w
+
+
+def none(features: int, columns: int) -> Scaling:
+    """For models that are not solved in steps."""
+    return Scaling(np.zeros((0, 0)), np.ones(features), np.ones(columns))
 
 
 def make(loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray) -> Scaling:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from untuned import ops as array_libraries
+from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES
 from untuned.estimators.penalties.folds import RowRoles
+from untuned.estimators.penalties.objectives import closed_ridge, scaling
+from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
 from untuned.estimators.penalties.objectives.objective import Inner, Models
 from untuned.estimators.penalties.objectives.scaling import Scaling
 from untuned.estimators.penalties.selection.judging import Rows
 from untuned.estimators.penalties.strengths import Bend, Shares
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.numerics import newton_cg, preconditioner
+
+Scales = Callable[[], Scaling]  # made where it is needed
 
 ROUGH = 0.1  # share of the error that is left in the model that the search starts from
 
@@ -44,7 +51,7 @@ def alike(models: Models, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray
 
 
 def fit(
-    rows: Rows, scales: Scaling, strengths: np.ndarray,
+    rows: Rows, scales: Scales, strengths: np.ndarray,
     start: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Coefficients (features, columns) and intercepts on all rows, with these strengths.
@@ -56,7 +63,7 @@ def fit(
 
 
 def fit_all(
-    rows: Rows, train: np.ndarray, scales: Scaling, strengths: np.ndarray,
+    rows: Rows, train: np.ndarray, scales: Scales, strengths: np.ndarray,
     start: tuple[np.ndarray, np.ndarray] | None = None, share: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """As `fit`, for each column of `train` a model on those rows: (features, models, columns).
@@ -68,11 +75,23 @@ def fit_all(
     total = weights.sum(axis=0)
     train = (weights / total).astype(dtype)
     none = np.zeros((len(total), 1), dtype)
+    # Steps would begin with a matrix that is as dear, unless that is of some rows only.
+    closed = closed_ridge.applies(loss, table.X, len(total))
+    closed = closed and stacked.every(len(weight), len(strengths)) == 1
+    scaled = scaling.none(*strengths.shape) if closed else scales()
+    group = np.unique(strengths, axis=1, return_inverse=True)[1].ravel()
     shares = Shares(
-        none, np.zeros(strengths.shape, int), total.astype(dtype), Bend(none[0]), 0.0, scales
+        none,
+        np.zeros(strengths.shape, int) + group,
+        total.astype(dtype),
+        Bend(none[0]),
+        0.0,
+        scaled,
     )
     fixed = shares.fixed(strengths.astype(dtype))
     models = Models(loss, table, target, train, train, shares, none, fixed)
+    if closed:
+        return ClosedRidge(models).fit(fixed.s)[:2]
     x = none[:1]
     zero = np.zeros(strengths.shape), np.zeros(target.shape[1])
     y = alike(models, x, *(start or zero))

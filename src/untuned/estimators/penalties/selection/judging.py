@@ -9,6 +9,9 @@ import numpy as np
 
 from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES, bounded
+from untuned.estimators.penalties.folds import RowRoles
+from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
+from untuned.estimators.penalties.objectives.objective import Models
 from untuned.estimators.penalties.standardisation import Standardised
 
 PATIENCE = 5
@@ -55,6 +58,27 @@ class Watch:
             self.best = Point(x, y, loss, step)
 
 
+class Judges:
+    """Rows on which a point of a run is judged, and their weights."""
+
+    def __init__(self, models: Models | ClosedRidge, plan: RowRoles, weight: np.ndarray):
+        self.models = models
+        self.of = np.flatnonzero(plan.judge.any(axis=0))
+        self.rows = plan.judge[:, self.of].T
+        self.weight = np.broadcast_to(weight, self.rows.shape)[self.rows]
+        self.best: np.ndarray | None = None  # losses of the best point
+        self.is_worse = False  # whether the last point is far worse than that
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+        """The weighted sum of their losses."""
+        z = self.models.seen(x, y)[self.of]
+        losses = self.models.judged(z)[self.rows].astype(np.float64)
+        if self.best is None or self.weight @ losses < self.weight @ self.best:
+            self.best = losses
+        self.is_worse = is_far_worse(losses, self.best, self.weight)
+        return float(self.weight @ losses)
+
+
 def judged(rows: Rows, judge: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The loss of each row that judges a model, model by model."""
     loss, of = LOSSES[rows.loss], np.flatnonzero(judge.any(axis=0))
@@ -72,6 +96,20 @@ def weights(rows: Rows, judge: np.ndarray) -> np.ndarray:
 
 def is_more_than_chance(gains: np.ndarray, weight: np.ndarray, errors: float = ERRORS) -> bool:
     """Whether gains of rows with these weights add up to more than these standard errors."""
-    gain = weight @ gains
-    error = (weight @ (gains - gain / weight.sum()) ** 2) ** 0.5
-    return bool(gain > errors * error)
+    return bool(weight @ gains > errors * _error(gains, weight))
+
+
+def is_far_worse(losses: np.ndarray, best: np.ndarray, weight: np.ndarray) -> bool:
+    """Whether losses exceed the best ones by more than chance, and than the latter are known to.
+
+    The second is the rule of one standard error. The first alone would see steps that are as
+    small as they are sure, such as the first of a run, which say nothing of those to come.
+    """
+    more = losses - best
+    return is_more_than_chance(more, weight) and bool(weight @ more > _error(best, weight))
+
+
+def _error(values: np.ndarray, weight: np.ndarray) -> float:
+    """The standard error of their weighted sum."""
+    mean = weight @ values / weight.sum()
+    return float((weight @ (values - mean) ** 2) ** 0.5)
