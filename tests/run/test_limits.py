@@ -48,7 +48,7 @@ def solver(name):
 
 NAP = 0.01  # of every evaluation
 # Evaluations beyond a limit: the three that are allowed, and five outside of the run's clock,
-# before it begins and where g is watched.
+# before it begins and where it ends.
 MORE = 8
 
 

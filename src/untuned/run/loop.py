@@ -42,7 +42,7 @@ class Loop:
         self.history = History(spacing=eval_every)
         self.shares = stages.plan(problem, solver, seed)
         self.set_up_seconds = 0.0
-        self.deadline = math.inf  # on the clock `seconds`
+        self.deadline = math.inf  # on the clock `seconds`; nearer by what watching g takes
         self.step_seconds = 0.0  # of the last chunk
         self.saves_inside = True  # of a first step that takes long
         self.interrupted: Callable[[], bool] = lambda: False
@@ -254,9 +254,13 @@ class Loop:
         return self.now.steps > before
 
     def _inner_value(self) -> float:
-        at = self.now.carry.state
+        """g now. That is no part of the method's seconds, and so brings the deadline nearer."""
+        elapsed, at = self._stopwatch(), self.now.carry.state
         feed = self.feeder.make(self.now.steps, self.now.drawn, 1)
-        return float(self.inner_value(at.x, at.y, self.data, feed))
+        value = float(self.inner_value(at.x, at.y, self.data, feed))
+        if self.limits["max_seconds"] is not None:
+            self.deadline -= self.problem.max_over_processes(elapsed())
+        return value
 
     def _save(self, only_if_due: bool = False) -> None:
         if not self.saver:
@@ -266,6 +270,8 @@ class Loop:
 
     def _status(self, began: float) -> Status | None:
         seconds, limit = self.seconds - began, self.limits["max_seconds"]
+        if limit is not None:
+            seconds = limit - (self.deadline - self.seconds)  # with those spent on watching g
         if limit is not None and self.problem.ops.compiles:
             # A compiled step cannot be cut, so one that would end far too late is not begun.
             too_late = seconds + self.step_seconds > (1 + BEYOND) * limit
