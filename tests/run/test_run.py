@@ -127,11 +127,14 @@ def test_stalled_status():
 @pytest.mark.long
 def test_max_seconds_status(method):
     task = given(regularization(1, 40, 30, 6), "jax")
+    start = time.perf_counter()
     result = untuned.minimize(
         *task.positional, **task.data, method=method, max_steps=10**9, max_seconds=0.3, batch_size=8
     )
     assert result.status == "max_seconds"
-    assert 0.3 <= result.seconds < 3
+    # Where g is watched at every step, a part of the limit goes to that.
+    assert time.perf_counter() - start >= 0.3
+    assert 0.03 < result.seconds < 3
     assert "max_seconds=0.3" in result.message
 
 

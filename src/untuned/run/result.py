@@ -135,7 +135,8 @@ class Result:
         interrupted, where Ctrl-C was pressed once.
     message : a sentence that says what happened and what to try.
     success : True only where the run converged to the tolerance asked for.
-    steps, seconds, compile_seconds : work done; compilation and callbacks are not in `seconds`.
+    steps, seconds, compile_seconds : work done; `seconds` are the method's own, without
+        compilation, callbacks, and looking at g at every record.
     counts : how often each oracle was evaluated.
     history : the records, see `History`.
     state : the method's last state, whatever it is.
