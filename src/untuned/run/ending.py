@@ -14,9 +14,9 @@ from untuned.solvers.base import Solver
 
 
 def status(
-    problem: Problem, solver: Solver, limits: dict[str, Any], now: Position, seconds: float
+    problem: Problem, solver: Solver, limits: dict[str, Any], now: Position, late: bool
 ) -> Status | None:
-    """Why the run is over, or None; `seconds` are those of this call."""
+    """Why the run is over, or None; `late` says whether its time is up."""
     carry, steps, cap_hits = now[:3]
     halt = int(carry.halt)
     if halt == stopping.STALLED:
@@ -29,7 +29,7 @@ def status(
     over: Status | None = None
     if steps >= limits["max_steps"]:
         over = "max_steps"
-    elif limits["max_seconds"] is not None and seconds >= limits["max_seconds"]:
+    elif late:
         over = "max_seconds"
     return "cap_hit" if over and stopping.keeps_hitting_cap(cap_hits, steps) else over
 

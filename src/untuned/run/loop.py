@@ -120,12 +120,12 @@ class Loop:
 
     def loop(self, callback: Callable | None, bar: Bar, interrupted: Callable[[], bool]) -> Status:
         """Make steps until something ends the run; the status says what."""
-        began, size = self.seconds, 1
+        size = 1
         limit = self.limits["max_seconds"]
-        self.deadline = math.inf if limit is None else began + limit
+        self.deadline = math.inf if limit is None else self.seconds + limit
         self.interrupted = interrupted
         self._watch_inner()
-        while (status := self._status(began)) is None:
+        while (status := self._status()) is None:
             if self.problem.max_over_processes(float(interrupted())):
                 status = "interrupted"
                 break
@@ -268,15 +268,15 @@ class Loop:
         if not only_if_due or self.problem.max_over_processes(float(self.saver.is_due())):
             self.saver.save(self.now, self.history, self.seconds, self.limits["tol"])
 
-    def _status(self, began: float) -> Status | None:
-        seconds, limit = self.seconds - began, self.limits["max_seconds"]
-        if limit is not None:
-            seconds = limit - (self.deadline - self.seconds)  # with those spent on watching g
+    def _status(self) -> Status | None:
+        return ending.status(self.problem, self.solver, self.limits, self.now, self._is_late())
+
+    def _is_late(self) -> bool:
+        """Whether no time is left; a compiled step cannot be cut, so then: for another one."""
+        left, limit = self.deadline - self.seconds, self.limits["max_seconds"]
         if limit is not None and self.problem.ops.compiles:
-            # A compiled step cannot be cut, so one that would end far too late is not begun.
-            too_late = seconds + self.step_seconds > (1 + BEYOND) * limit
-            seconds = max(seconds, limit) if too_late else seconds
-        return ending.status(self.problem, self.solver, self.limits, self.now, seconds)
+            return left <= 0 or self.step_seconds > left + BEYOND * limit
+        return left <= 0
 
     def _report(self, callback: Callable) -> bool:
         at = self.now.carry.state
