@@ -10,6 +10,7 @@ from scipy.sparse import issparse
 from untuned.commands.job import Ready
 from untuned.commands.verdicts import Verdicts
 from untuned.tables import texts
+from untuned.util import wording
 
 MOST = 5  # reasons per row
 LEAST = 0.02  # of the row's whole evidence; less is not worth reading
@@ -65,7 +66,7 @@ def _of_row(
     reasons = []
     for name, amount in zip(owners, centred, strict=True):
         if name not in parts:
-            reasons.append((float(amount), str(name), _shown(raw[name])))
+            reasons.append((float(amount), str(name), shown(raw[name])))
             continue
         step, start = parts[name]
         for word, column in texts.words_of(raw[name], step).items():
@@ -88,5 +89,10 @@ def _direction(found: Verdicts, given: Any, suggested: Any) -> np.ndarray:
     return coef[second] - coef[first]
 
 
-def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+def shown(value: Any) -> str:
+    """A value as it stands on a card."""
+    import pandas
+
+    if pandas.isna(value):
+        return "missing"
+    return wording.number(value) if isinstance(value, float | np.floating) else str(value)

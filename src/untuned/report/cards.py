@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from untuned.report import pictures
 from untuned.report.grid import natural
 from untuned.report.run_page import Run
+from untuned.util import wording
 
 if TYPE_CHECKING:
     import pandas
@@ -133,7 +134,7 @@ def _value(value: Any) -> str:
 
     if pandas.api.types.is_scalar(value) and pandas.isna(value):
         return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return wording.number(value) if isinstance(value, float) else str(value)
 
 
 def _cut(text: str) -> str:

@@ -18,6 +18,11 @@ def brief(value: Any, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def number(value: float) -> str:
+    """A number as people write it: six digits, and no exponent below a thousand billions."""
+    return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+
+
 def reason(error: BaseException, most: int = 200) -> str:
     """The first sentence of another package's error, to be quoted in one of ours."""
     first = re.split(r"(?<=[.!?])\s", _on_one_line(str(error)), maxsplit=1)[0]
