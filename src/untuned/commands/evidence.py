@@ -95,4 +95,4 @@ def shown(value: Any) -> str:
 
     if pandas.isna(value):
         return "missing"
-    return wording.number(value) if isinstance(value, float | np.floating) else str(value)
+    return wording.number(float(value)) if isinstance(value, float | np.floating) else str(value)

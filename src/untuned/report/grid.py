@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from untuned.util import wording
+
 if TYPE_CHECKING:
     import pandas
 
@@ -117,7 +119,7 @@ def _text(value: Any) -> str:
 
 def _short(value: Any) -> str:
     if isinstance(value, float | np.floating):
-        return "" if np.isnan(value) else f"{value:.4g}"
+        return "" if np.isnan(value) else wording.number(float(value), 4)
     return _text(value)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from untuned.report import charts, page
 from untuned.report.grid import grid
 from untuned.report.run_page import Contents, Run
+from untuned.util import wording
 
 MOST_BARS = 40
 MOST_COEFFICIENTS = 500
@@ -16,31 +17,14 @@ MOST_ENTERED = 20
 def contents(run: Run) -> Contents:
     """Strengths per feature, as a chart and a table, and the coefficients."""
     summary, found = run.found["summary"], run.found["input"]
-    strengths, coefficients = run.table("strengths"), run.table("coefficients")
-    what = strengths.columns[0]
-    names = [str(name) for name in strengths[what]]
-    shown = min(len(names), MOST_BARS)
-    text = "A weak penalty leaves a feature free, a strong one holds its coefficients near zero."
-    if shown < len(names):
-        text += f" The chart shows the {shown} weakest of {len(names):,}."
+    coefficients = run.table("coefficients")
     largest = coefficients.iloc[:MOST_COEFFICIENTS]
     return Contents(
         f"Penalties for {found['label']} in {run.source}",
         f"A linear model of {found['task']} from {summary['rows']:,} rows and "
         f"{summary['features']:,} features. {strengths_in_words(summary)}",
         [
-            page.Section(
-                f"Strength per {what}" if what != "all" else "One strength",
-                text,
-                charts.side_by_side(
-                    charts.dots(names[:shown], strengths["strength"][:shown], "penalty strength")
-                )
-                + grid(
-                    strengths.rename(columns={"largest_coefficient": "largest coefficient"}),
-                    "Penalty strengths",
-                    sorted_by="strength",
-                ),
-            ),
+            _strengths(run),
             _path(run),
             page.Section(
                 "Coefficients",
@@ -49,6 +33,26 @@ def contents(run: Run) -> Contents:
                 grid(largest.rename(columns={largest.columns[0]: "feature"}), "Coefficients"),
             ),
         ],
+    )
+
+
+def _strengths(run: Run) -> page.Section:
+    """All strengths; where they differ, with a chart of the weakest."""
+    strengths = run.table("strengths")
+    what = str(strengths.columns[0])
+    text = "A weak penalty leaves a feature free, a strong one holds its coefficients near zero."
+    chart = ""
+    if strengths["strength"].nunique() > 1:
+        shown = strengths.iloc[:MOST_BARS]
+        if len(shown) < len(strengths):
+            text += f" The chart shows the {len(shown)} weakest of {len(strengths):,}."
+        names = [str(name) for name in shown[what]]
+        chart = charts.side_by_side(charts.dots(names, shown["strength"], "penalty strength"))
+    table = strengths.rename(columns={"largest_coefficient": "largest coefficient"})
+    return page.Section(
+        "One strength" if what == "all" else f"Strength per {what}",
+        text,
+        chart + grid(table, "Penalty strengths", sorted_by="strength"),
     )
 
 
@@ -76,19 +80,18 @@ def _path(run: Run) -> page.Section:
 
 def strengths_in_words(summary: dict[str, Any]) -> str:
     """What was chosen, in one sentence."""
-    low, high, count = (
-        summary[name] for name in ("smallest_strength", "largest_strength", "strengths")
-    )
+    count = summary["strengths"]
+    low, high = (wording.number(summary[f"{end}_strength"], 2) for end in ("smallest", "largest"))
     if count == 1:
-        return f"The penalty strength {low:.2g} was chosen on rows held back from training."
-    if low == high:
+        return f"The penalty strength {low} was chosen on rows held back from training."
+    if summary["smallest_strength"] == summary["largest_strength"]:
         return (
-            f"All {count:,} penalty strengths are {low:.2g}: on rows held back from training, "
+            f"All {count:,} penalty strengths are {low}: on rows held back from training, "
             "different ones did no better than one for all."
         )
     return (
-        f"{count:,} penalty strengths from {low:.2g} to {high:.2g} were chosen on rows held back "
-        "from training."
+        f"{count:,} penalty strengths from {low} to {high} were chosen on rows held back from "
+        "training."
     )
 
 

@@ -18,9 +18,10 @@ def brief(value: Any, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def number(value: float) -> str:
-    """A number as people write it: six digits, and no exponent below a thousand billions."""
-    return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+def number(value: float, digits: int = 6) -> str:
+    """A number as people write it: so many digits, and no exponent below a thousand billions."""
+    short = f"{value:.{digits}g}"
+    return f"{float(short):.0f}" if "e+" in short and abs(value) < 1e15 else short
 
 
 def reason(error: BaseException, most: int = 200) -> str:
