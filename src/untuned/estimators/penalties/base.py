@@ -85,7 +85,10 @@ class BilevelLinear(BaseEstimator):
             if some is not rows:
                 of_part = cache(partial(scaling.make, *some))
             found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
-            coef, intercept = fitting.fit(rows, scales, found.strengths[chosen.member], found.near)
+            coef, intercept = found.near
+            if not (found.exact and some is rows):
+                fixed = found.strengths[chosen.member]
+                coef, intercept = fitting.fit(rows, scales, fixed, found.near)
         else:
             from untuned.estimators.penalties.selection import sparse_search
 
@@ -110,12 +113,14 @@ class BilevelLinear(BaseEstimator):
         from untuned.estimators.penalties.selection import leave_one_out
 
         weight = rows.weight
-        pairs = folds.splits(self.cv, X, strata, random)
+        many = many and folds.can_tell_apart(weight)
         each = self.cv is None and rows.loss == "squared" and self._norm() == "l2"
-        one = None
-        if not (each and leave_one_out.applies(rows.table, weight)):
-            one = folds.plan(pairs, strata, weight, many=False)
-        if not many or not folds.can_tell_apart(weight):
+        each = each and leave_one_out.applies(rows.table, weight)
+        if each and not many:
+            return folds.Plans(None)
+        pairs = folds.splits(self.cv, X, strata, random)
+        one = None if each else folds.plan(pairs, strata, weight, many=False)
+        if not many:
             return folds.Plans(one)
         if self.cv is not None or pack or len(strata) <= folds.FEW_ROWS:
             return folds.Plans(one, folds.plan(pairs, strata, weight, many=True), None, pack)
@@ -161,13 +166,17 @@ class BilevelLinear(BaseEstimator):
         return weight
 
     def _settings(self) -> Any:
+        from untuned import solvers
         from untuned.estimators.penalties.selection.search import Settings
+        from untuned.run import settings
 
         if not isinstance(self.verbose, bool | np.bool_ | numbers.Integral):
             raise ValueError(
                 f"verbose={brief(self.verbose)} is not usable; expected True for a live bar, or "
                 "False."
             )
+        solver = solvers.get(self.method)() if isinstance(self.method, str) else self.method
+        settings.check(solver, self.max_steps, self.max_seconds, None, 0, None, None)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return Settings(
             self.method, self.max_steps, self.max_seconds, int(seed), bool(self.verbose)

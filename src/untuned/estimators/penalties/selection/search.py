@@ -35,7 +35,7 @@ from untuned.estimators.penalties.selection.judging import (
     weights,
 )
 from untuned.estimators.penalties.selection.one_strength import HONEST, Seen
-from untuned.estimators.penalties.strengths import Bend
+from untuned.estimators.penalties.strengths import Bend, two_digits
 from untuned.run import minimize
 
 # Of the first hypergradient: about the two digits that strengths get, and no less than rounding.
@@ -60,6 +60,7 @@ class Found(NamedTuple):
 
     strengths: np.ndarray
     near: tuple[np.ndarray, np.ndarray]  # of standardised features
+    exact: bool  # whether they are their model, of the rows that were searched with
     result: Any
     steps: int
     path: Path
@@ -84,14 +85,15 @@ def search(
         minimize, method=settings.method, seed=settings.seed, progress=settings.progress,
         max_steps=settings.max_steps,
     )  # fmt: skip
-    alone, trail = partial(run, max_seconds=settings.max_seconds), Trail()
+    trail = Trail()
     if plans.one is None:
-        found = leave_one_out.search(*rows[1:], bend, trail, partial(alone, tol=NEAR))
+        found = leave_one_out.search(*rows[1:], bend, trail)
         at = Stage(np.r_[found.x, np.zeros(groups)], found.coef, found.intercept, found.result)
         trail.found.append(_strengths(bend, at.x))
     else:
+        alone = partial(run, max_seconds=settings.max_seconds)
         at = _one(rows, plans.one, group, groups, scales, trail, alone)
-    steps = at.result.steps
+    steps, one = at.result.steps, at
     if plans.many is not None:
         seconds = settings.max_seconds
         if seconds is not None:
@@ -101,7 +103,8 @@ def search(
         steps += at.result.steps
     strengths = _strengths(bend, at.x)
     trail.found.append(strengths)
-    return Found(strengths, (at.coef, at.intercept), at.result, steps, trail.path())
+    exact = plans.one is None and at.coef is one.coef
+    return Found(strengths, (at.coef, at.intercept), exact, at.result, steps, trail.path())
 
 
 def better_units(candidates: list[Rows], plan: RowRoles, seconds: float | None) -> Rows:
@@ -221,8 +224,3 @@ def _holds_elsewhere(
 def _strengths(bend: Bend, x: np.ndarray) -> np.ndarray:
     """Of each group."""
     return two_digits(bend((x[0] + x[1:]).astype(np.float64))[0])
-
-
-def two_digits(logarithms: np.ndarray) -> np.ndarray:
-    """Strengths of two digits: data resolve no more, and no rounding of a run shows in them."""
-    return np.array([float(f"{s:.1e}") for s in np.exp(logarithms)])

@@ -39,9 +39,9 @@ from untuned.estimators.penalties.selection.judging import (
     judged,
     weights,
 )
-from untuned.estimators.penalties.selection.search import NEAR, TOLERANCE, Settings, two_digits
+from untuned.estimators.penalties.selection.search import NEAR, TOLERANCE, Settings
 from untuned.estimators.penalties.selection.strength_path import HeldBack, walk
-from untuned.estimators.penalties.strengths import Bend
+from untuned.estimators.penalties.strengths import Bend, two_digits
 from untuned.run import minimize
 
 MOST_SHARE = 0.999  # the same, of what a search may start from
