@@ -62,14 +62,15 @@ class BilevelLinear(BaseEstimator):
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
         random = np.random.default_rng(settings.seed)
         table = standardisation.make(X, weight)
-        rows = Rows(loss, table, target.astype(table.X.dtype), weight)
+        rows, start = Rows(loss, table, target.astype(table.X.dtype), weight), None
         if sparse.issparse(table.X) and X.shape[1] > scaling.MOST_TURNED and self._norm() == "l2":
             # Who made a sparse X may have scaled it well: rare words are small in TF-IDF.
             plain = rows._replace(table=standardisation.make(X, weight, together=True))
             split = folds.splits(folds.SHARE, X, strata, random)
             plan = folds.plan(split, strata, weight, many=False)
-            rows = search.better_units([rows, plain], plan, settings.max_seconds)
+            rows, start = search.better_units([rows, plain], plan, settings.limit)
             table = rows.table
+            del plain
         pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
         part: Any = slice(None)
         if self.cv is None and not pack:
@@ -84,11 +85,14 @@ class BilevelLinear(BaseEstimator):
             scales = of_part = cache(partial(scaling.make, *rows))
             if some is not rows:
                 of_part = cache(partial(scaling.make, *some))
-            found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
+            found = search.search(
+                some, plans, chosen.member, len(chosen.names), of_part, settings, start
+            )
             coef, intercept = found.near
             if not (found.exact and some is rows):
-                fixed = found.strengths[chosen.member]
-                coef, intercept = fitting.fit(rows, scales, fixed, found.near)
+                coef, intercept = fitting.fit(
+                    rows, scales, found.strengths, chosen.member, found.near
+                )
         else:
             from untuned.estimators.penalties.selection import sparse_search
 
@@ -167,6 +171,7 @@ class BilevelLinear(BaseEstimator):
 
     def _settings(self) -> Any:
         from untuned import solvers
+        from untuned.estimators.penalties.selection.outcome import Limit
         from untuned.estimators.penalties.selection.search import Settings
         from untuned.run import settings
 
@@ -179,7 +184,7 @@ class BilevelLinear(BaseEstimator):
         settings.check(solver, self.max_steps, self.max_seconds, None, 0, None, None)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return Settings(
-            self.method, self.max_steps, self.max_seconds, int(seed), bool(self.verbose)
+            self.method, self.max_steps, Limit(self.max_seconds), int(seed), bool(self.verbose)
         )
 
     @threads.by_rows

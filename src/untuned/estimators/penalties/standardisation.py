@@ -68,8 +68,9 @@ def make(X: Any, weight: np.ndarray, together: bool = False) -> Standardised:
     shift = np.zeros(features)
     scaled: Any
     if sparse.issparse(X):
-        scaled = sparse.csr_array(X.astype(dtype))
-        scaled.data /= scale[scaled.indices].astype(dtype)
+        data = X.data / scale[X.indices].astype(dtype)
+        # The same places for other numbers: no second copy of them.
+        scaled = sparse.csr_array((data.astype(dtype, copy=False), X.indices, X.indptr), X.shape)
         shift = mean / scale
     else:
         scaled = np.empty((rows, features), dtype)

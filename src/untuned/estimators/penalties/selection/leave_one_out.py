@@ -17,9 +17,10 @@ import numpy as np
 from scipy import sparse
 
 from untuned.estimators.penalties.path import Trail
+from untuned.estimators.penalties.selection import outcome
 from untuned.estimators.penalties.standardisation import Standardised
 from untuned.estimators.penalties.strengths import Bend, two_digits
-from untuned.run.result import COLUMNS, History, Result
+from untuned.run.result import Result
 
 MOST_DIRECTIONS = 1024  # eigenvectors of more cost more than folds
 MOST_SHOWN = 20  # points of the path whose coefficients are kept
@@ -109,13 +110,8 @@ def search(
         f"One strength, {s[0]:g}, in closed form: the least of {len(grid) + len(fine)} errors of "
         f"rows left out, {2 * values[lowest]:.6g} of the targets' variance."
     )
-    history = History(dict.fromkeys(COLUMNS, (0, 0)) | {
-        "step": (0, 1), "outer": (loss[best], values[lowest]),
-    })  # fmt: skip
-    result = Result(
-        x[None], coef[:, :, 0], None, "converged", message, 1,
-        time.perf_counter() - start, 0.0, {}, history, None,
-    )  # fmt: skip
+    seconds = time.perf_counter() - start
+    result = outcome.result(x[None], coef[:, :, 0], (loss[best], values[lowest]), seconds, message)
     return Found(float(x[0]), result, coef[:, :, 0], curve.mean)
 
 
