@@ -61,14 +61,15 @@ class BilevelLinear(BaseEstimator):
         feature_names = getattr(self, "feature_names_in_", None)
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
         random = np.random.default_rng(settings.seed)
+        X = standardisation.in_order(X)
         table = standardisation.make(X, weight)
-        rows, start = Rows(loss, table, target.astype(table.X.dtype), weight), None
+        rows, near = Rows(loss, table, target.astype(table.X.dtype), weight), None
         if sparse.issparse(table.X) and X.shape[1] > scaling.MOST_TURNED and self._norm() == "l2":
             # Who made a sparse X may have scaled it well: rare words are small in TF-IDF.
             plain = rows._replace(table=standardisation.make(X, weight, together=True))
             split = folds.splits(folds.SHARE, X, strata, random)
             plan = folds.plan(split, strata, weight, many=False)
-            rows, start = search.better_units([rows, plain], plan, settings.limit)
+            rows, near = search.better_units([rows, plain], plan, settings.limit)
             table = rows.table
             del plain
         pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
@@ -86,7 +87,7 @@ class BilevelLinear(BaseEstimator):
             if some is not rows:
                 of_part = cache(partial(scaling.make, *some))
             found = search.search(
-                some, plans, chosen.member, len(chosen.names), of_part, settings, start
+                some, plans, chosen.member, len(chosen.names), of_part, settings, near
             )
             coef, intercept = found.near
             if not (found.exact and some is rows):

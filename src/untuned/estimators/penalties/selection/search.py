@@ -37,7 +37,6 @@ from untuned.estimators.penalties.selection.judging import (
 )
 from untuned.estimators.penalties.selection.one_strength import HONEST, Seen
 from untuned.estimators.penalties.selection.outcome import Limit
-from untuned.estimators.penalties.selection.strides import Bottom
 from untuned.estimators.penalties.strengths import Bend, two_digits
 from untuned.run import minimize
 
@@ -81,11 +80,11 @@ class Stage(NamedTuple):
 
 def search(
     rows: Rows, plans: Plans, group: np.ndarray, groups: int, scales: Scales, settings: Settings,
-    start: Bottom | None = None,
+    near: float | None = None,
 ) -> Found:  # fmt: skip
     """The strengths that validate best: one, then many if there is a plan for them.
 
-    `start` is where one strength was found to be best on some of the rows.
+    `near` is the logarithm of one that was best when some of the rows were held back.
     """
     bend = Bend.of_rows(rows.weight)
     run = partial(
@@ -98,7 +97,7 @@ def search(
         at = Stage(np.r_[found.x, np.zeros(groups)], found.coef, found.intercept, found.result)
         trail.found.append(_strengths(bend, at.x))
     elif not len(scales().basis):
-        at = _by_strides(rows, plans.one, groups, scales(), trail, limit, start)
+        at = _by_strides(rows, plans.one, groups, scales(), trail, limit, near)
     else:
         alone = partial(run, max_seconds=limit.left())
         at = _one(rows, plans.one, group, groups, scales, trail, alone)
@@ -113,22 +112,23 @@ def search(
     return Found(strengths, (at.coef, at.intercept), exact, at.result, steps, trail.path())
 
 
-def better_units(candidates: list[Rows], plan: RowRoles, limit: Limit) -> tuple[Rows, Bottom]:
-    """The same rows in the units in which one strength predicts those held back best; and where."""
+def better_units(candidates: list[Rows], plan: RowRoles, limit: Limit) -> tuple[Rows, float]:
+    """The same rows in the units in which one strength predicts those held back best; and its
+    logarithm."""
     found = [
         (strides.descend(rows, plan, scaling.make(*rows), limit, Trail()), rows)
         for rows in candidates
     ]
     bottom, rows = min(found, key=lambda each: min(each[0].losses))
-    return rows, bottom
+    return rows, bottom.logarithm
 
 
 def _by_strides(
     rows: Rows, plan: RowRoles, groups: int, scales: scaling.Scaling, trail: Trail, limit: Limit,
-    start: Bottom | None,
+    near: float | None,
 ) -> Stage:  # fmt: skip
     """One strength of very many features."""
-    bottom = strides.descend(rows, plan, scales, limit, trail, start)
+    bottom = strides.descend(rows, plan, scales, limit, trail, near)
     bend = Bend.of_rows(rows.weight)
     x = np.r_[bend.inverse(bottom.logarithm), np.zeros(groups)]
     trail.found.append(_strengths(bend, x))

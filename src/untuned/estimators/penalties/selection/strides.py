@@ -40,7 +40,7 @@ class Walk:
 
     def __init__(
         self, rows: Rows, plan: RowRoles, scales: Scaling, limit: Limit, trail: Trail,
-        start: Bottom | None,
+        first: float,
     ):  # fmt: skip
         self.rows, self.scales, self.limit, self.trail = rows, scales, limit, trail
         self.folds = [
@@ -50,10 +50,7 @@ class Walk:
         self.weight = np.concatenate([rows.weight[valid] for _, valid in self.folds])
         self.near: list[np.ndarray | None] = [None] * len(self.folds)  # inner variables
         self.bend, self.passes = Bend.of_rows(rows.weight), 0
-        self.start = start
-        self.first = float(np.log(max(10.0, FIRST_PER_ROW * rows.weight.sum())))
-        if start is not None:
-            self.first = start.logarithm
+        self.first = first
         self.losses: dict[int, float] = {}
 
     def logarithm(self, place: float) -> float:
@@ -97,11 +94,8 @@ class Walk:
         models, x = self._at(train, logarithm)
         y = self.near[k]
         if y is None:
-            columns = self.rows.target.shape[1]
-            coef = np.broadcast_to(np.float32(0), (self.rows.table.X.shape[1], columns))
-            zero = coef, np.zeros(columns)
-            start = self.start
-            y = alike(models, x, *((start.coef, start.intercept) if start else zero))
+            shape = self.rows.table.X.shape[1], self.rows.target.shape[1]
+            y = alike(models, x, np.broadcast_to(np.float32(0), shape), np.zeros(shape[1]))
         with watch.over(self.limit.is_over):
             self.near[k] = solved(models, x, y, SHARE)
         self.passes += models.passes
@@ -119,11 +113,15 @@ class Walk:
 
 def descend(
     rows: Rows, plan: RowRoles, scales: Scaling, limit: Limit, trail: Trail,
-    start: Bottom | None = None,
+    near: float | None = None,
 ) -> Bottom:  # fmt: skip
-    """From a strong strength, or a start, to weaker ones as long as the loss falls; if it does not
-    fall at once, to stronger ones."""
-    walk = Walk(rows, plan, scales, limit, trail, start)
+    """From a strong strength to weaker ones as long as the loss falls; if it does not fall at once,
+    to stronger ones. Where the best is known to be `near`, from one stride above.
+
+    To come from stronger ones takes the fewest steps: coefficients only have to grow.
+    """
+    begin = float(np.log(max(10.0, FIRST_PER_ROW * rows.weight.sum())))
+    walk = Walk(rows, plan, scales, limit, trail, begin if near is None else near + STRIDE)
     low, high = walk.bend.limits
     first = walk.look(0)
     for side in (-1, 1):
