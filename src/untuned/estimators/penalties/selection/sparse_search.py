@@ -31,6 +31,7 @@ from untuned.estimators.penalties.objectives.sparse_objective import (
     penalty,
 )
 from untuned.estimators.penalties.path import Path, Trail
+from untuned.estimators.penalties.selection import outcome
 from untuned.estimators.penalties.selection.judging import (
     ERRORS,
     Rows,
@@ -41,7 +42,7 @@ from untuned.estimators.penalties.selection.judging import (
 )
 from untuned.estimators.penalties.selection.outcome import Limit
 from untuned.estimators.penalties.selection.search import NEAR, TOLERANCE, Settings
-from untuned.estimators.penalties.selection.strength_path import HeldBack, walk
+from untuned.estimators.penalties.selection.strength_path import Best, HeldBack, walk
 from untuned.estimators.penalties.strengths import Bend, two_digits
 from untuned.run import minimize
 
@@ -99,13 +100,17 @@ def search(
     used, plan = _used(rows, plans.one, plans.condense)
     models = _models(used, plan, group, mixed, 0.0, 0.0)
     judges, limit = HeldBack(rows, plans.one.valid), settings.limit
-    x, trail = _common(models, judges, groups, limit)
+    x, best, trail = _common(models, judges, groups, limit)
     along = len(trail.points)
-    result = run(
-        models, Solved(models.solve), x, models.solve(x).y, max_seconds=limit.left(),
-        tol=NEAR, max_steps=min(POLISH, settings.max_steps),
-        callback=lambda at: trail.found.append(_strengths(models.bend, at.x[0], mixed)[0]),
-    )  # fmt: skip
+    if limit.is_over():
+        message = f"Time was up after {along} strengths of the first path. Give more to go further."
+        result = outcome.result(x, best.y, [best.value], limit.taken(), message, "max_seconds")
+    else:
+        result = run(
+            models, Solved(models.solve), x, models.solve(x).y, max_seconds=limit.left(),
+            tol=NEAR, max_steps=min(POLISH, settings.max_steps),
+            callback=lambda at: trail.found.append(_strengths(models.bend, at.x[0], mixed)[0]),
+        )  # fmt: skip
     steps, trained = result.steps, float(models.total.mean())
     at = Stage(*_strengths(models.bend, result.x[0], mixed), trained)
     if plans.many is not None and not limit.is_over():
@@ -157,8 +162,8 @@ def _models(
 
 def _common(
     models: SparseModels, judges: HeldBack, groups: int, limit: Limit
-) -> tuple[np.ndarray, Trail]:
-    """The x, with equal strengths, that validates best along the path, and that path."""
+) -> tuple[np.ndarray, Best, Trail]:
+    """The x, with equal strengths, that validates best along the path; the point; and the path."""
     alike = np.ones((len(models.total), *models.group.shape))
     shares = SHARES if models.mixed else (1.0,)
     walks: dict[float, Any] = {}
@@ -171,7 +176,7 @@ def _common(
     x[0, 0] = models.bend.inverse(np.log(best.strength))
     if models.mixed:
         x[0, -1] = logit(share)
-    return x, trail
+    return x, best, trail
 
 
 def _adapted(
