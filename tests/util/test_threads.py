@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,20 @@ def test_set_inside_and_as_before_outside():
             with threads.limited(LARGE):  # only the outermost has a say
                 assert blas_threads() == {1}
         assert blas_threads() == before
+
+
+def test_a_library_that_comes_with_a_new_module_is_seen(monkeypatch):
+    """Libraries are looked for again where modules have come, and only there."""
+    with threads.limited(0):
+        pass
+    found = threads._blas.cache_info().misses
+    with threads.limited(0):
+        pass
+    assert threads._blas.cache_info().misses == found
+    monkeypatch.setitem(sys.modules, "brought_a_library", threads)
+    with threads.limited(0):
+        pass
+    assert threads._blas.cache_info().misses == found + 1
 
 
 @pytest.mark.usefixtures("many_cores")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import numbers
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +34,8 @@ _before: Any = None
 
 def suited_to(entries: float) -> int:
     """The threads for products that go through so many numbers."""
-    return max(1, min(int(entries / PER_THREAD), allowed(), _free()))
+    worth = int(entries / PER_THREAD)
+    return 1 if worth < 2 else max(1, min(worth, allowed(), _free()))
 
 
 def allowed(root: Path = Path("/")) -> int:
@@ -91,12 +93,19 @@ def by_rows(method: Method) -> Method:
 
 
 def _set(threads: int) -> Any:
+    blas = _blas(len(sys.modules))
+    most = {part["prefix"]: min(threads, part["num_threads"]) for part in blas.info()}
+    return blas.limit(limits=most)
+
+
+@functools.lru_cache(maxsize=1)
+def _blas(modules: int) -> Any:
+    """The libraries in this process. To look for them takes milliseconds, and only another module
+    brings another one: so only where the number of modules has changed."""
     # Imported here, since `import untuned` is to stay light.
     from threadpoolctl import ThreadpoolController
 
-    blas = ThreadpoolController().select(user_api="blas")
-    most = {part["prefix"]: min(threads, part["num_threads"]) for part in blas.info()}
-    return blas.limit(limits=most)
+    return ThreadpoolController().select(user_api="blas")
 
 
 def _affinity() -> int:

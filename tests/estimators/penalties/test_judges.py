@@ -8,16 +8,14 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
-import untuned
 from untuned.closed_form.losses import bounded, bounded_slope
 from untuned.estimators import BilevelLogisticRegression, BilevelRidge
 from untuned.estimators.penalties import folds
 from untuned.estimators.penalties import standardisation as tables
-from untuned.estimators.penalties.objectives import condensed, solved
+from untuned.estimators.penalties.objectives import condensed
 from untuned.estimators.penalties.objectives import scaling as scalings
 from untuned.estimators.penalties.selection import fitting, leave_one_out, search
 from untuned.estimators.penalties.selection.judging import Rows
-from untuned.estimators.penalties.strengths import Bend
 
 
 def table_of(rows, features, columns=1, seed=0):
@@ -34,9 +32,8 @@ def table_of(rows, features, columns=1, seed=0):
 def test_leaving_out_each_row_is_what_refitting_says(shape):
     """Judge: scikit-learn's Ridge fitted anew without each row, with weights."""
     table, target, weight = table_of(*shape, columns=2)
-    curve = leave_one_out.Curve(table, target, weight, Bend.of_rows(weight))
-    x = np.array([[curve.bend.inverse(np.log(3.0))]])
-    value = curve(x, curve.solve(x).y)
+    curve = leave_one_out.Curve(table, target, weight)
+    value = curve.losses(np.array([1.0, 3.0]))[0][1]
     total = 0.0
     for row in np.flatnonzero(weight):
         others = np.arange(len(weight)) != row
@@ -44,10 +41,10 @@ def test_leaving_out_each_row_is_what_refitting_says(shape):
         missed = model.predict(table.X[row : row + 1]) - target[row]
         total += weight[row] * (missed**2).sum()
     assert value == pytest.approx(total / (2 * weight.sum()), rel=1e-8)
-    check = untuned.check_hypergradient(curve, solved.Solved(curve.solve), x, curve.solve(x).y)
-    assert check.relative_error < 1e-5
     coef = Ridge(alpha=3.0).fit(table.X, target, weight).coef_.T
-    np.testing.assert_allclose(curve.coefficients(x), coef, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(
+        curve.coefficients(np.array([3.0]))[:, :, 0], coef, rtol=1e-8, atol=1e-10
+    )
 
 
 def test_one_strength_of_ridge_is_that_of_a_fine_grid():
@@ -60,6 +57,26 @@ def test_one_strength_of_ridge_is_that_of_a_fine_grid():
     judge = RidgeCV(grid).fit((X - X.mean(axis=0)) / X.std(axis=0), y)
     assert model.regularization_[0] == pytest.approx(judge.alpha_, rel=0.1)
     assert model.result_.status == "converged"
+    assert f"{model.regularization_[0]:g}, in closed form" in model.result_.message
+    coef = Ridge(alpha=model.regularization_[0]).fit(X / X.std(axis=0), y).coef_
+    np.testing.assert_allclose(model.coef_, coef / X.std(axis=0), rtol=1e-9)
+
+
+def test_weights_of_zero_and_a_sample_of_rows_leave_the_model_that_of_all(monkeypatch):
+    """The model of the rows that were searched with is that of all rows only if they are all."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 6))
+    y, weight = X[:, 0] + random.normal(size=300), np.r_[np.zeros(50), np.ones(250)]
+    whole = BilevelRidge(penalty="all", random_state=0)
+    np.testing.assert_allclose(
+        whole.fit(X, y, weight).coef_, whole.fit(X[50:], y[50:]).coef_, rtol=1e-9
+    )
+    monkeypatch.setattr(folds, "MANY_ROWS", 100)
+    monkeypatch.setattr(condensed, "applies", lambda *_: False)
+    part = BilevelRidge(penalty="all", random_state=0).fit(X, y)
+    scale = X.std(axis=0)
+    judge = Ridge(alpha=part.regularization_[0]).fit(X / scale, y)
+    np.testing.assert_allclose(part.coef_, judge.coef_ / scale, rtol=1e-6)
 
 
 def test_condensed_rows_say_the_same():

@@ -88,3 +88,24 @@ def test_units_that_came_with_a_sparse_table_stay_where_they_predict_better(monk
         judge = LogisticRegression(C=1 / model.regularization_[0], tol=1e-10, max_iter=10**4)
         judge.fit(given / scale, y)
         np.testing.assert_allclose(model.coef_, judge.coef_ / scale, atol=1e-3)
+
+
+def test_places_out_of_order_stay_as_they_are(monkeypatch):
+    """SciPy sorts places as it goes, and those of the user's X are shared where they are sorted."""
+    monkeypatch.setattr(scaling, "MOST_TURNED", 5)
+    monkeypatch.setattr(standardisation, "_is_better_dense", lambda X: False)
+    random = np.random.default_rng(0)
+    X = sparse.random_array((300, 40), density=0.3, rng=random, format="csr")
+    y = X.toarray()[:, :3].sum(axis=1) + 0.3 * random.logistic(size=300) > 0.5
+    turned = X.copy()
+    for a, b in zip(X.indptr, X.indptr[1:], strict=False):
+        turned.indices[a:b], turned.data[a:b] = X.indices[a:b][::-1], X.data[a:b][::-1]
+    turned.has_sorted_indices = False
+    before = turned.indices.copy(), turned.data.copy()
+    models = [
+        BilevelLogisticRegression(penalty="all", random_state=0).fit(each, y)
+        for each in (X, turned)
+    ]
+    np.testing.assert_array_equal(turned.indices, before[0])
+    np.testing.assert_array_equal(turned.data, before[1])
+    np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-6)

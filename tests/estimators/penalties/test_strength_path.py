@@ -1,12 +1,20 @@
 """Paths of one strength, and the small matrices behind squared errors, against scikit-learn."""
 
+import time
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.linear_model import Lasso, LassoCV
 from sklearn.model_selection import PredefinedSplit
 
-from untuned.estimators import BilevelLasso, BilevelLogisticRegression
+from untuned.estimators import (
+    BilevelElasticNet,
+    BilevelLasso,
+    BilevelLogisticRegression,
+    BilevelPoisson,
+)
 from untuned.estimators.penalties import folds
 from untuned.estimators.penalties import standardisation as tables
 from untuned.estimators.penalties.objectives import gram, lasso_solver, scaling
@@ -14,6 +22,7 @@ from untuned.estimators.penalties.objectives.lasso_solver import Design, Penalty
 from untuned.estimators.penalties.objectives.sparse_objective import SparseModels
 from untuned.estimators.penalties.selection import one_strength
 from untuned.estimators.penalties.selection.judging import Rows
+from untuned.estimators.penalties.selection.outcome import Limit
 from untuned.estimators.penalties.selection.strength_path import HeldBack, walk
 
 
@@ -65,7 +74,7 @@ def test_a_path_is_that_of_lassocv(by_rows, monkeypatch):
         monkeypatch.setattr(gram, "fits", lambda features, models: False)
     X, y = planted()
     made, rows, plan = models(X, y)
-    best, trail = walk(made, HeldBack(rows, plan.valid), np.ones((4, 40, 1)), 1.0)
+    best, trail = walk(made, HeldBack(rows, plan.valid), np.ones((4, 40, 1)), 1.0, Limit(None))
     fold = plan.valid.argmax(axis=1)
     strengths = np.array(sorted(trail.points, reverse=True))
     judge = LassoCV(alphas=strengths / made.total[0], cv=PredefinedSplit(fold), tol=1e-8)
@@ -79,7 +88,7 @@ def test_factors_are_those_of_scaled_columns():
     X, y = planted()
     made, rows, plan = models(X, y)
     factor = np.random.default_rng(3).uniform(0.2, 1, (40, 1))
-    best, _ = walk(made, HeldBack(rows, plan.valid), np.stack([factor] * 4), 1.0)
+    best, _ = walk(made, HeldBack(rows, plan.valid), np.stack([factor] * 4), 1.0, Limit(None))
     train = plan.train[:, 0]
     Z = rows.table.X[train] / factor[:, 0]
     judge = Lasso(alpha=best.strength / train.sum(), tol=1e-10).fit(Z, y[train])
@@ -125,9 +134,40 @@ def test_strides_end_near_where_gradients_do(monkeypatch):
         made[most] = BilevelLogisticRegression(penalty="all", cv=3, random_state=0).fit(X, y > 0)
     by_gradients, by_strides = (made[most].regularization_[0] for most in (1024, 5))
     assert by_strides == pytest.approx(by_gradients, rel=0.5)
-    assert made[5].n_iter_ == 1
+    assert f"{by_strides:g}, at the bottom of" in made[5].result_.message
+    assert made[5].n_iter_ == len(made[5].path_.loss) - 1
     hurried = BilevelLogisticRegression(penalty="all", cv=3, max_seconds=1e-6, random_state=0)
     assert len(hurried.fit(X, y > 0).path_.loss) < len(made[5].path_.loss)
+    assert hurried.result_.status == "max_seconds"
     noise = np.random.default_rng(5).normal(size=300) > 0
     stronger = BilevelLogisticRegression(penalty="all", cv=3, random_state=0).fit(X, noise)
     assert stronger.regularization_[0] > 100
+
+
+@pytest.mark.parametrize(
+    ("model", "counts"),
+    [
+        (BilevelLasso, False),
+        (BilevelElasticNet, False),
+        (partial(BilevelLogisticRegression, norm="l1"), True),
+        (partial(BilevelPoisson, norm="l1"), True),
+    ],
+)
+def test_a_limit_ends_paths_too(model, counts):
+    """With no time at all the path ends at its beginning, and no further search is begun."""
+    X, y = planted(300, 30)
+    y = (y > 0).astype(int) if counts else y
+    whole, hurried = model(random_state=0, cv=3), model(random_state=0, cv=3, max_seconds=1e-6)
+    whole.fit(X, y), hurried.fit(X, y)
+    assert len(hurried.path_.loss) <= 8 < len(whole.path_.loss)
+    assert hurried.result_.status == "max_seconds"
+    assert len(set(hurried.regularization_)) == 1
+
+
+def test_a_limit_is_kept_on_rows_that_take_long():
+    """Where one fit takes longer than the limit, its rounds end; only the last fit is finished."""
+    X, y = planted(3000, 400)
+    y = (y > 0).astype(int)
+    start = time.process_time()
+    BilevelLogisticRegression(norm="l1", cv=3, max_seconds=0.2, random_state=0).fit(X, y)
+    assert time.process_time() - start < 3

@@ -61,15 +61,17 @@ class BilevelLinear(BaseEstimator):
         feature_names = getattr(self, "feature_names_in_", None)
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
         random = np.random.default_rng(settings.seed)
+        X = standardisation.in_order(X)
         table = standardisation.make(X, weight)
-        rows = Rows(loss, table, target.astype(table.X.dtype), weight)
+        rows, near = Rows(loss, table, target.astype(table.X.dtype), weight), None
         if sparse.issparse(table.X) and X.shape[1] > scaling.MOST_TURNED and self._norm() == "l2":
             # Who made a sparse X may have scaled it well: rare words are small in TF-IDF.
             plain = rows._replace(table=standardisation.make(X, weight, together=True))
             split = folds.splits(folds.SHARE, X, strata, random)
             plan = folds.plan(split, strata, weight, many=False)
-            rows = search.better_units([rows, plain], plan, settings.max_seconds)
+            rows, near = search.better_units([rows, plain], plan, settings.limit)
             table = rows.table
+            del plain
         pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
         part: Any = slice(None)
         if self.cv is None and not pack:
@@ -84,8 +86,14 @@ class BilevelLinear(BaseEstimator):
             scales = of_part = cache(partial(scaling.make, *rows))
             if some is not rows:
                 of_part = cache(partial(scaling.make, *some))
-            found = search.search(some, plans, chosen.member, len(chosen.names), of_part, settings)
-            coef, intercept = fitting.fit(rows, scales, found.strengths[chosen.member], found.near)
+            found = search.search(
+                some, plans, chosen.member, len(chosen.names), of_part, settings, near
+            )
+            coef, intercept = found.near
+            if not (found.exact and some is rows):
+                coef, intercept = fitting.fit(
+                    rows, scales, found.strengths, chosen.member, found.near
+                )
         else:
             from untuned.estimators.penalties.selection import sparse_search
 
@@ -110,12 +118,14 @@ class BilevelLinear(BaseEstimator):
         from untuned.estimators.penalties.selection import leave_one_out
 
         weight = rows.weight
-        pairs = folds.splits(self.cv, X, strata, random)
+        many = many and folds.can_tell_apart(weight)
         each = self.cv is None and rows.loss == "squared" and self._norm() == "l2"
-        one = None
-        if not (each and leave_one_out.applies(rows.table, weight)):
-            one = folds.plan(pairs, strata, weight, many=False)
-        if not many or not folds.can_tell_apart(weight):
+        each = each and leave_one_out.applies(rows.table, weight)
+        if each and not many:
+            return folds.Plans(None)
+        pairs = folds.splits(self.cv, X, strata, random)
+        one = None if each else folds.plan(pairs, strata, weight, many=False)
+        if not many:
             return folds.Plans(one)
         if self.cv is not None or pack or len(strata) <= folds.FEW_ROWS:
             return folds.Plans(one, folds.plan(pairs, strata, weight, many=True), None, pack)
@@ -161,16 +171,21 @@ class BilevelLinear(BaseEstimator):
         return weight
 
     def _settings(self) -> Any:
+        from untuned import solvers
+        from untuned.estimators.penalties.selection.outcome import Limit
         from untuned.estimators.penalties.selection.search import Settings
+        from untuned.run import settings
 
         if not isinstance(self.verbose, bool | np.bool_ | numbers.Integral):
             raise ValueError(
                 f"verbose={brief(self.verbose)} is not usable; expected True for a live bar, or "
                 "False."
             )
+        solver = solvers.get(self.method)() if isinstance(self.method, str) else self.method
+        settings.check(solver, self.max_steps, self.max_seconds, None, 0, None, None)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return Settings(
-            self.method, self.max_steps, self.max_seconds, int(seed), bool(self.verbose)
+            self.method, self.max_steps, Limit(self.max_seconds), int(seed), bool(self.verbose)
         )
 
     @threads.by_rows

@@ -19,7 +19,7 @@ class Path(NamedTuple):
     loss: np.ndarray  # (points,), mean over the rows held back
     error: np.ndarray  # (points,), the standard error of that mean
     # (points, features), of standardised features, the mean of the folds' models; where a feature
-    # has several, the size of the largest.
+    # has several coefficients, the size of the largest.
     coef: np.ndarray
     found: np.ndarray  # (steps, groups), the strengths after each step
 

@@ -38,11 +38,20 @@ class Standardised(NamedTuple):
         return self.X.T @ slopes - np.outer(self.shift, slopes.sum(axis=0))
 
 
+def in_order(X: Any) -> Any:
+    """X, whose places are shared below; SciPy would sort those, and not X's numbers with them."""
+    if sparse.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
 def make(X: Any, weight: np.ndarray, together: bool = False) -> Standardised:
     """`X` standardised by the weighted mean and spread of its columns; a constant one becomes 0.
 
     So does one whose spread is below what its dtype can hold to more than a few digits. `together`
-    divides all others by the same number, so that columns keep the units they came in.
+    divides all others by the same number, so that columns keep the units they came in. A sparse X
+    is to be `in_order`.
     """
     rows, features = X.shape
     dtype = np.float64 if rows * features <= SMALL else np.float32
@@ -68,8 +77,9 @@ def make(X: Any, weight: np.ndarray, together: bool = False) -> Standardised:
     shift = np.zeros(features)
     scaled: Any
     if sparse.issparse(X):
-        scaled = sparse.csr_array(X.astype(dtype))
-        scaled.data /= scale[scaled.indices].astype(dtype)
+        data = X.data / scale[X.indices].astype(dtype)
+        # The same places for other numbers: no second copy of them.
+        scaled = sparse.csr_array((data.astype(dtype, copy=False), X.indices, X.indptr), X.shape)
         shift = mean / scale
     else:
         scaled = np.empty((rows, features), dtype)

@@ -132,3 +132,8 @@ class Strengths(NamedTuple):
         place = groups * np.arange(models)[:, None] + self.shares.group[:, None]
         sums = np.bincount(place.ravel(), values.ravel(), models * groups)
         return sums.reshape(models, groups)
+
+
+def two_digits(logarithms: np.ndarray) -> np.ndarray:
+    """Strengths of two digits: data resolve no more, and no rounding of a run shows in them."""
+    return np.array([float(f"{s:.1e}") for s in np.exp(logarithms)])

@@ -19,6 +19,7 @@ from scipy import linalg, sparse
 
 from untuned.closed_form.losses import LOSSES
 from untuned.estimators.penalties.standardisation import Standardised
+from untuned.util import watch
 
 MOST_ROUNDS = 50
 MOST_HALVINGS = 30
@@ -113,6 +114,8 @@ def solve(
     z = design.outputs(w, b)
     value = design.objective(z, share, w, each)
     for _ in range(MOST_ROUNDS):
+        if watch.says_stop():
+            break
         slopes = share[:, None] * design.loss.slope(z, design.target, 1)
         grad, in_b = design.table.gradient(slopes) + each.l2 * w, slopes.sum(axis=0)
         free = w != 0

@@ -48,6 +48,7 @@ from untuned.estimators.penalties.strengths import Shares, Strengths
 
 # Keeps the intercept of a class finite in a model none of whose rows are of it.
 INTERCEPT_PENALTY = 1e-6
+BLOCK = 2**12  # features that are worked on at once where a second array of all is to be spared
 
 
 class Point(NamedTuple):
@@ -112,8 +113,9 @@ class Models:
     def outputs(self, w: np.ndarray, intercept: np.ndarray) -> np.ndarray:
         """Of coefficients (features, models, columns) and y's intercepts, on all rows."""
         self.passes += w.shape[1]
-        shifted = np.tensordot(self.table.shift, w, axes=1)
-        return stacked.outputs(self.table.X, w, intercept * self.down - shifted)
+        if sparse.issparse(self.table.X):
+            intercept = intercept - np.tensordot(self.table.shift, w, axes=1) / self.down
+        return stacked.outputs(self.table.X, w, intercept * self.down)
 
     def judged(self, z: np.ndarray) -> np.ndarray:
         """The losses of rows that judge, (models, rows); those of probabilities are bounded."""
@@ -134,7 +136,11 @@ class Models:
     def back(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """From a gradient in outputs those in w and in y's intercepts."""
         in_w, sums = stacked.back(self.table.X, slopes)
-        return in_w - np.multiply.outer(self.table.shift, sums), sums * self.down
+        if sparse.issparse(self.table.X):  # else nothing is left to take off
+            for part in range(0, len(in_w), BLOCK):
+                shift = self.table.shift[part : part + BLOCK]
+                in_w[part : part + BLOCK] -= np.multiply.outer(shift, sums)
+        return in_w, sums * self.down
 
 
 class Inner:
@@ -146,7 +152,8 @@ class Inner:
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
         m, at = self.models, self.models.at(x, y)
         b = y[:, -1]
-        penalty = ((at.strengths.s * at.w**2).sum(axis=(0, 2)) / m.shares.total).sum()
+        squares = np.einsum("jkc,jkc,jkc->k", at.strengths.s, at.w, at.w)
+        penalty = (squares / m.shares.total).sum()
         penalty += m.intercept_penalty * (b**2).sum() + ((b @ m.alike) ** 2).sum()
         value = np.vdot(m.train[:, 0], m.loss.value(at.z, m.target, 1))
         return float(value + 0.5 * penalty)
@@ -176,7 +183,13 @@ class Inner:
             slopes = bend(m.outputs(w, v[:, -1]))
             slopes *= m.train
             q, in_intercept = m.back(slopes)
-            q += pull_on_w * w
+            del slopes
+            if wrt == "y":  # w has no further use, and may be large
+                w *= pull_on_w
+                q += w
+                del w
+            else:
+                q += pull_on_w * w
             if wrt != "x":
                 in_y = self._joined(at, q, in_intercept + self._pull_on_intercept(v[:, -1]))
                 if wrt == "y":
@@ -221,7 +234,7 @@ class Inner:
         """Gradients in w and in the intercepts of y."""
         m = self.models
         in_w, in_intercept = m.back(m.train * m.loss.slope(at.z, m.target, 1))
-        in_w += at.strengths.s * at.w / m.shares.total[:, None]
+        in_w += at.w * (at.strengths.s / m.shares.total[:, None])
         return in_w, in_intercept + self._pull_on_intercept(at.y[:, -1])
 
     def _joined(self, at: Point, in_w: np.ndarray, in_intercept: np.ndarray) -> np.ndarray:

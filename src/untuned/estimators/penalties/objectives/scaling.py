@@ -47,11 +47,15 @@ class Turn(NamedTuple):
 
     def forth(self, u: Any) -> Any:
         """w of u."""
-        return self.last * _times(self.basis, self.first * u)
+        w = _times(self.basis, self.first * u)
+        w *= self.last  # in place, here and below: there may be very many
+        return w
 
     def back(self, in_w: Any) -> Any:
         """A gradient in u from that in w: the transposed map."""
-        return self.first * _times(self.basis.T, self.last * in_w)
+        in_u = _times(self.basis.T, self.last * in_w)
+        in_u *= self.first
+        return in_u
 
     def inverse(self, w: Any) -> Any:
         """u of w."""

@@ -51,14 +51,17 @@ def alike(models: Models, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray
 
 
 def fit(
-    rows: Rows, scales: Scales, strengths: np.ndarray,
+    rows: Rows, scales: Scales, strengths: np.ndarray, group: np.ndarray,
     start: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Coefficients (features, columns) and intercepts on all rows, with these strengths.
+    """Coefficients (features, columns) and intercepts on all rows, with strengths of groups.
 
     Roughly where there is no start, which is what a start is made of.
     """
-    w, b = fit_all(rows, np.ones((len(rows.weight), 1), bool), scales, strengths, start)
+    # The same for all coefficients: no array of their size, of which there may be very many.
+    alike = np.full((1, group.shape[1]), strengths[0])
+    each = strengths[group] if np.ptp(strengths) else alike
+    w, b = fit_all(rows, np.ones((len(rows.weight), 1), bool), scales, each, start)
     return w[:, 0], b[0]
 
 
@@ -68,6 +71,7 @@ def fit_all(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """As `fit`, for each column of `train` a model on those rows: (features, models, columns).
 
+    Strengths are (features, columns), or (1, columns) where those of features are alike.
     `share` of the start's error may be left; by default what rounding leaves.
     """
     loss, table, target, weight = rows
@@ -77,8 +81,11 @@ def fit_all(
     none = np.zeros((len(total), 1), dtype)
     # Steps would begin with a matrix that is as dear, unless that is of some rows only.
     closed = closed_ridge.applies(loss, table.X, len(total))
-    closed = closed and stacked.every(len(weight), len(strengths)) == 1
-    scaled = scaling.none(*strengths.shape) if closed else scales()
+    shape = table.X.shape[1], target.shape[1]
+    closed = closed and stacked.every(len(weight), shape[0]) == 1
+    scaled = scaling.none(*shape) if closed else scales()
+    if closed:
+        strengths = np.broadcast_to(strengths, shape)
     group = np.unique(strengths, axis=1, return_inverse=True)[1].ravel()
     shares = Shares(
         none,
@@ -93,7 +100,7 @@ def fit_all(
     if closed:
         return ClosedRidge(models).fit(fixed.s)[:2]
     x = none[:1]
-    zero = np.zeros(strengths.shape), np.zeros(target.shape[1])
+    zero = np.zeros(shape), np.zeros(shape[1])
     y = alike(models, x, *(start or zero))
     exact = share or float(np.finfo(dtype).eps) ** 0.5
     return models.model(x, solved(models, x, y, exact if start else ROUGH))

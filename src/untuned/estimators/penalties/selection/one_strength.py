@@ -1,8 +1,7 @@
-"""One strength for all groups: what is seen along it, and how far to go."""
+"""One strength for all groups by `minimize`: what is seen along it, and on either side."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,6 @@ from untuned.estimators.penalties.path import Trail
 from untuned.estimators.penalties.selection.fitting import solved
 from untuned.estimators.penalties.selection.judging import is_far_worse
 
-STRIDE = 0.5 * np.log(10)  # of one strength, where each costs a fit
-STRIDE_SHARE = 0.01  # of the error that a stride causes, that is left
 AROUND = np.r_[0.5:3.1:0.5]  # decades on either side of the best strength, for the path
 HONEST = 1e-3  # share of the error that is left in models that are compared
 
@@ -27,55 +24,9 @@ class Seen:
         self.weight = np.broadcast_to(weight, self.rows.shape)[self.rows]
 
     def __call__(self, snapshot: Any) -> None:
-        self.look(snapshot.x, snapshot.y)
+        self._losses(snapshot.x, snapshot.y)
         groups = np.full(snapshot.x.shape[1] - 1, self._strength(snapshot.x))
         self.trail.found.append(groups)
-
-    def look(self, x: np.ndarray, y: np.ndarray) -> float:
-        """Note the losses of the rows held back, and the mean of the models; their mean loss."""
-        return float(self.weight @ self._losses(x, y) / self.weight.sum())
-
-    def descended(
-        self, x: np.ndarray, y: np.ndarray, seconds: float | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The bottom of the loss along strengths, and models near it.
-
-        Of very many features a step of `minimize` costs several fits, and one of these one: half a
-        decade at a time as long as the loss falls, then to the bottom of the last parabola.
-        """
-        bend, losses = self.models.shares.bend, {}
-        before, began = y, time.monotonic()
-
-        def at(place: int, near: np.ndarray) -> np.ndarray:
-            nonlocal before
-            there = x.copy()
-            there[0, 0] = bend.inverse(bend(x[0, 0])[0] + STRIDE * place)
-            solution = solved(self.models, there, near, STRIDE_SHARE)
-            losses[place] = self.look(there, solution)
-            if losses[place] == min(losses.values()):
-                before = near
-            return solution
-
-        late = lambda: seconds is not None and time.monotonic() - began > seconds
-        start = at(0, y)
-        for side in (-1, 1):  # weaker, and stronger only if that was worse at once
-            near, place = start, 0
-            while bend.limits[0] < bend(x[0, 0])[0] + STRIDE * (place + side) < bend.limits[1]:
-                place += side
-                near = at(place, near)
-                if losses[place] > losses[place - side] or late():
-                    break
-            if place < -1 or late():
-                break
-        best = min(losses, key=lambda each: losses[each])
-        shift = 0.0
-        if best - 1 in losses and best + 1 in losses:
-            left, middle, right = (losses[best + d] for d in (-1, 0, 1))
-            shift = 0.5 * (left - right) / max(left - 2 * middle + right, 1e-300)
-        x = x.copy()
-        x[0, 0] = bend.inverse(bend(x[0, 0])[0] + STRIDE * (best + shift))
-        # The models one stride away: `minimize` is exact to a share of what is left to solve.
-        return x, before
 
     def around(self, x: np.ndarray, y: np.ndarray) -> None:
         """Look on either side of x, towards weak strengths until the loss is far worse.

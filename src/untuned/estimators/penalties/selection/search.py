@@ -1,7 +1,8 @@
 """The search for strengths, and the fit of a model with those found.
 
 1. One strength for all groups: of squared errors by leaving out each row once (leave_one_out.py),
-   else by the first plan's folds, in which every row judges.
+   else by the first plan's folds, in which every row judges; of very many features in strides
+   (strides.py).
 2. From there, and from its models, one per group. Its steps are watched on rows that had no part
    in it (folds.py), and end where the loss there has not fallen for PATIENCE steps, or is far worse
    than the least. Models of squared errors are solved in closed form. The step with the least loss
@@ -21,10 +22,10 @@ import numpy as np
 from untuned.estimators.penalties.folds import Plans, RowRoles
 from untuned.estimators.penalties.objectives import closed_ridge, condensed, scaling
 from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
-from untuned.estimators.penalties.objectives.objective import Inner, Models, Outer
+from untuned.estimators.penalties.objectives.objective import Inner, Outer
 from untuned.estimators.penalties.objectives.solved import Solved
 from untuned.estimators.penalties.path import Path, Trail
-from untuned.estimators.penalties.selection import leave_one_out
+from untuned.estimators.penalties.selection import leave_one_out, outcome, strides
 from untuned.estimators.penalties.selection.fitting import Scales, alike, fit, fit_all, make, solved
 from untuned.estimators.penalties.selection.judging import (
     Judges,
@@ -35,7 +36,8 @@ from untuned.estimators.penalties.selection.judging import (
     weights,
 )
 from untuned.estimators.penalties.selection.one_strength import HONEST, Seen
-from untuned.estimators.penalties.strengths import Bend
+from untuned.estimators.penalties.selection.outcome import Limit
+from untuned.estimators.penalties.strengths import Bend, two_digits
 from untuned.run import minimize
 
 # Of the first hypergradient: about the two digits that strengths get, and no less than rounding.
@@ -50,7 +52,7 @@ class Settings(NamedTuple):
 
     method: Any
     max_steps: int
-    max_seconds: float | None
+    limit: Limit
     seed: int
     progress: bool
 
@@ -60,6 +62,7 @@ class Found(NamedTuple):
 
     strengths: np.ndarray
     near: tuple[np.ndarray, np.ndarray]  # of standardised features
+    exact: bool  # whether they are their model, of the rows that were searched with
     result: Any
     steps: int
     path: Path
@@ -76,55 +79,67 @@ class Stage(NamedTuple):
 
 
 def search(
-    rows: Rows, plans: Plans, group: np.ndarray, groups: int, scales: Scales, settings: Settings
-) -> Found:
-    """The strengths that validate best: one, then many if there is a plan for them."""
+    rows: Rows, plans: Plans, group: np.ndarray, groups: int, scales: Scales, settings: Settings,
+    near: float | None = None,
+) -> Found:  # fmt: skip
+    """The strengths that validate best: one, then many if there is a plan for them.
+
+    `near` is the logarithm of one that was best when some of the rows were held back.
+    """
     bend = Bend.of_rows(rows.weight)
     run = partial(
         minimize, method=settings.method, seed=settings.seed, progress=settings.progress,
         max_steps=settings.max_steps,
     )  # fmt: skip
-    alone, trail = partial(run, max_seconds=settings.max_seconds), Trail()
+    trail, limit = Trail(), settings.limit
     if plans.one is None:
-        found = leave_one_out.search(*rows[1:], bend, trail, partial(alone, tol=NEAR))
+        found = leave_one_out.search(*rows[1:], bend, trail)
         at = Stage(np.r_[found.x, np.zeros(groups)], found.coef, found.intercept, found.result)
         trail.found.append(_strengths(bend, at.x))
+    elif not len(scales().basis):
+        at = _by_strides(rows, plans.one, groups, scales(), trail, limit, near)
     else:
+        alone = partial(run, max_seconds=limit.left())
         at = _one(rows, plans.one, group, groups, scales, trail, alone)
-    steps = at.result.steps
-    if plans.many is not None:
-        seconds = settings.max_seconds
-        if seconds is not None:
-            seconds = max(seconds - at.result.seconds, 1e-3)
-        run = partial(run, max_seconds=seconds)
+    steps, one = at.result.steps, at
+    if plans.many is not None and not limit.is_over():
+        run = partial(run, max_seconds=limit.left())
         at = _many(rows, plans, plans.many, group, scales, at, trail, run)
         steps += at.result.steps
     strengths = _strengths(bend, at.x)
     trail.found.append(strengths)
-    return Found(strengths, (at.coef, at.intercept), at.result, steps, trail.path())
+    exact = plans.one is None and at.coef is one.coef
+    return Found(strengths, (at.coef, at.intercept), exact, at.result, steps, trail.path())
 
 
-def better_units(candidates: list[Rows], plan: RowRoles, seconds: float | None) -> Rows:
-    """The same rows in the units in which one strength predicts those held back best."""
-    losses = []
-    for rows in candidates:
-        scales = partial(scaling.make, *rows)
-        group = np.zeros((rows.table.X.shape[1], rows.target.shape[1]), np.int32)
-        models, x, y = _strong(rows, plan, group, 1, scales)
-        trail = Trail()
-        Seen(models, plan, rows.weight, trail).descended(x, y, seconds)
-        losses.append(trail.path().loss.min())
-    return candidates[int(np.argmin(losses))]
+def better_units(candidates: list[Rows], plan: RowRoles, limit: Limit) -> tuple[Rows, float]:
+    """The same rows in the units in which one strength predicts those held back best; and its
+    logarithm."""
+    found = [
+        (strides.descend(rows, plan, scaling.make(*rows), limit, Trail()), rows)
+        for rows in candidates
+    ]
+    bottom, rows = min(found, key=lambda each: min(each[0].losses))
+    return rows, bottom.logarithm
 
 
-def _strong(
-    rows: Rows, plan: RowRoles, group: np.ndarray, groups: int, scales: Scales
-) -> tuple[Models, np.ndarray, np.ndarray]:
-    """Models that are hardly more than their intercepts, and where that is."""
-    first = 10 * max(1.0, FIRST_PER_ROW * rows.weight.sum())
-    x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
-    models = make(rows, plan, group, scales(), 0.0, 0.0)
-    return models, x, alike(models, x, np.zeros(group.shape), np.zeros(group.shape[1]))
+def _by_strides(
+    rows: Rows, plan: RowRoles, groups: int, scales: scaling.Scaling, trail: Trail, limit: Limit,
+    near: float | None,
+) -> Stage:  # fmt: skip
+    """One strength of very many features."""
+    bottom = strides.descend(rows, plan, scales, limit, trail, near)
+    bend = Bend.of_rows(rows.weight)
+    x = np.r_[bend.inverse(bottom.logarithm), np.zeros(groups)]
+    trail.found.append(_strengths(bend, x))
+    late, count = limit.is_over(), len(bottom.losses)
+    message = (
+        f"One strength, {trail.found[-1][0]:g}, at the bottom of {count} losses half a decade apart"
+        + (": time was up. Give more to go further." if late else ".")
+    )
+    status: Any = "max_seconds" if late else "converged"
+    result = outcome.result(x[None, :1], bottom.coef, bottom.losses, limit.taken(), message, status)
+    return Stage(x, bottom.coef, bottom.intercept, result, bottom.passes)
 
 
 def _one(
@@ -132,26 +147,18 @@ def _one(
     run: Any,
 ) -> Stage:  # fmt: skip
     """One strength."""
-    wide = not len(scales().basis)
-    if wide:
-        models, x, y = _strong(rows, plan, group, groups, scales)
-        seen = Seen(models, plan, rows.weight, trail)
-        x, y = seen.descended(x, y, run.keywords["max_seconds"])
-        run = partial(run, max_steps=1)
-    else:
-        # Where a penalty is felt: solutions are near there, and lead to those with weaker ones.
-        first = max(1.0, FIRST_PER_ROW * rows.weight.sum())
-        coef, intercept = fit(rows, scales, np.full(group.shape, first))
-        x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
-        models = make(rows, plan, group, scales(), 0.0, 0.0)
-        y = alike(models, x, coef, intercept)
-        seen = Seen(models, plan, rows.weight, trail)
+    # Where a penalty is felt: solutions are near there, and lead to those with weaker ones.
+    first = max(1.0, FIRST_PER_ROW * rows.weight.sum())
+    coef, intercept = fit(rows, scales, np.full(1, first), group)
+    x = np.r_[np.log(first), np.zeros(groups)].astype(rows.table.X.dtype)[None]
+    models = make(rows, plan, group, scales(), 0.0, 0.0)
+    y = alike(models, x, coef, intercept)
+    seen = Seen(models, plan, rows.weight, trail)
     result = run(Outer(models), Inner(models), x, y, tol=TOLERANCE[x.dtype.name], callback=seen)
     if y.size * len(rows.weight) <= CHEAP:
         seen.around(result.x, result.y)
     w, b = models.model(result.x, result.y)
-    most = models.passes if wide else None
-    return Stage(result.x[0], w.mean(axis=1), b.mean(axis=0), result, most)
+    return Stage(result.x[0], w.mean(axis=1), b.mean(axis=0), result)
 
 
 def _many(
@@ -221,8 +228,3 @@ def _holds_elsewhere(
 def _strengths(bend: Bend, x: np.ndarray) -> np.ndarray:
     """Of each group."""
     return two_digits(bend((x[0] + x[1:]).astype(np.float64))[0])
-
-
-def two_digits(logarithms: np.ndarray) -> np.ndarray:
-    """Strengths of two digits: data resolve no more, and no rounding of a run shows in them."""
-    return np.array([float(f"{s:.1e}") for s in np.exp(logarithms)])

@@ -31,6 +31,7 @@ from untuned.estimators.penalties.objectives.sparse_objective import (
     penalty,
 )
 from untuned.estimators.penalties.path import Path, Trail
+from untuned.estimators.penalties.selection import outcome
 from untuned.estimators.penalties.selection.judging import (
     ERRORS,
     Rows,
@@ -39,9 +40,10 @@ from untuned.estimators.penalties.selection.judging import (
     judged,
     weights,
 )
-from untuned.estimators.penalties.selection.search import NEAR, TOLERANCE, Settings, two_digits
-from untuned.estimators.penalties.selection.strength_path import HeldBack, walk
-from untuned.estimators.penalties.strengths import Bend
+from untuned.estimators.penalties.selection.outcome import Limit
+from untuned.estimators.penalties.selection.search import NEAR, TOLERANCE, Settings
+from untuned.estimators.penalties.selection.strength_path import Best, HeldBack, walk
+from untuned.estimators.penalties.strengths import Bend, two_digits
 from untuned.run import minimize
 
 MOST_SHARE = 0.999  # the same, of what a search may start from
@@ -97,22 +99,23 @@ def search(
     )  # fmt: skip
     used, plan = _used(rows, plans.one, plans.condense)
     models = _models(used, plan, group, mixed, 0.0, 0.0)
-    judges = HeldBack(rows, plans.one.valid)
-    x, trail = _common(models, judges, groups)
+    judges, limit = HeldBack(rows, plans.one.valid), settings.limit
+    x, best, trail = _common(models, judges, groups, limit)
     along = len(trail.points)
-    result = run(
-        models, Solved(models.solve), x, models.solve(x).y, max_seconds=settings.max_seconds,
-        tol=NEAR, max_steps=min(POLISH, settings.max_steps),
-        callback=lambda at: trail.found.append(_strengths(models.bend, at.x[0], mixed)[0]),
-    )  # fmt: skip
+    if limit.is_over():
+        message = f"Time was up after {along} strengths of the first path. Give more to go further."
+        result = outcome.result(x, best.y, [best.value], limit.taken(), message, "max_seconds")
+    else:
+        result = run(
+            models, Solved(models.solve), x, models.solve(x).y, max_seconds=limit.left(),
+            tol=NEAR, max_steps=min(POLISH, settings.max_steps),
+            callback=lambda at: trail.found.append(_strengths(models.bend, at.x[0], mixed)[0]),
+        )  # fmt: skip
     steps, trained = result.steps, float(models.total.mean())
     at = Stage(*_strengths(models.bend, result.x[0], mixed), trained)
-    if plans.many is not None:
+    if plans.many is not None and not limit.is_over():
         y, one = models.solve(result.x).y, at
-        at = _adapted(models, judges, at, y)
-        seconds = settings.max_seconds
-        if seconds is not None:
-            seconds = max(seconds - result.seconds, 1e-3)
+        at = _adapted(models, judges, at, y, limit)
         log_loss = models.design.loss.is_log_loss
         errors = 1.0 if log_loss else 2 * result.history["outer"][-1]
         # About as many models as along the path.
@@ -121,7 +124,7 @@ def search(
             at = _on_all(rows, group, one, at)
         at, result = _many(
             rows, plans, plans.many, group, mixed, one, at, errors, trail,
-            partial(run, max_seconds=seconds, max_steps=min(most, settings.max_steps)),
+            partial(run, max_seconds=limit.left(), max_steps=min(most, settings.max_steps)),
         )  # fmt: skip
         steps += result.steps
     strengths, share = at.of_rows(total)
@@ -157,30 +160,35 @@ def _models(
     return SparseModels(design, rows.weight, plan, group, mixed, free, errors)
 
 
-def _common(models: SparseModels, judges: HeldBack, groups: int) -> tuple[np.ndarray, Trail]:
-    """The x, with equal strengths, that validates best along the path, and that path."""
+def _common(
+    models: SparseModels, judges: HeldBack, groups: int, limit: Limit
+) -> tuple[np.ndarray, Best, Trail]:
+    """The x, with equal strengths, that validates best along the path; the point; and the path."""
     alike = np.ones((len(models.total), *models.group.shape))
-    walks = {share: walk(models, judges, alike, share) for share in _shares(models.mixed)}
+    shares = SHARES if models.mixed else (1.0,)
+    walks: dict[float, Any] = {}
+    for share in shares:
+        if not walks or not limit.is_over():
+            walks[share] = walk(models, judges, alike, share, limit)
     share = min(walks, key=lambda each: walks[each][0].value)
     best, trail = walks[share]
     x = np.zeros((1, 1 + groups + models.mixed))
     x[0, 0] = models.bend.inverse(np.log(best.strength))
     if models.mixed:
         x[0, -1] = logit(share)
-    return x, trail
+    return x, best, trail
 
 
-def _shares(mixed: bool) -> tuple[float, ...]:
-    return SHARES if mixed else (1.0,)
-
-
-def _adapted(models: SparseModels, judges: HeldBack, one: Stage, y: np.ndarray) -> Stage:
+def _adapted(
+    models: SparseModels, judges: HeldBack, one: Stage, y: np.ndarray, limit: Limit
+) -> Stage:
     """Strengths that fall with what one strength found, if they earn it; else the one."""
     groups = len(one.strengths)
     sizes = np.stack([_sizes(each[:-1], models.group, groups) for each in y])
     best, power = None, 0.0
     for each in POWERS:
-        point, _ = walk(models, judges, _factors(sizes, each)[:, models.group], one.share)
+        factors = _factors(sizes, each)[:, models.group]
+        point, _ = walk(models, judges, factors, one.share, limit)
         if best is None or point.value < best.value:
             best, power = point, each
     assert best is not None

@@ -18,6 +18,8 @@ from untuned.estimators.penalties.objectives.lasso_solver import Fit
 from untuned.estimators.penalties.objectives.sparse_objective import SparseModels, penalty
 from untuned.estimators.penalties.path import Trail
 from untuned.estimators.penalties.selection.judging import Rows
+from untuned.estimators.penalties.selection.outcome import Limit
+from untuned.util import watch
 
 STRENGTHS, REACH = 48, 1e-3  # of the path, and its end as a share of its beginning
 STRETCH = 8  # strengths that are solved for in one call
@@ -66,9 +68,12 @@ class HeldBack:
 
 
 def walk(
-    models: SparseModels, judges: HeldBack, factors: np.ndarray, share: float
+    models: SparseModels, judges: HeldBack, factors: np.ndarray, share: float, limit: Limit
 ) -> tuple[Best, Trail]:
-    """The best point along strengths times `factors` (models, features, columns), and the path."""
+    """The best point along strengths times `factors` (models, features, columns), and the path.
+
+    Where time is up it ends with the strengths that it has come to.
+    """
     models.near = [Fit(0 * fit.coef, fit.intercept) for fit in models.near]
     top = max(
         total * lasso_solver.strongest(models.design, rows, factor)
@@ -82,21 +87,21 @@ def walk(
     grid = np.geomspace(top, REACH * top, count)
     stretch_of = STRETCH if models.design.quadratic else 1
     for part in np.split(grid, range(stretch_of, count, stretch_of)):
-        stretch = _solved(models, part, factors, share)
+        stretch = _solved(models, part, factors, share, limit)
         losses = judges.losses(stretch)
         for s, y, each, value in zip(part, stretch, losses, judges.mean(losses), strict=True):
             trail.add(s, each.astype(np.float64), judges.weight, y[:, :-1].mean(axis=0))
             lost += 1
             if best is None or value < best.value:
                 best, lost = Best(float(s), float(value), each, y.copy()), 0
-        if lost >= patience:
+        if lost >= patience or limit.is_over():
             break
     assert best is not None
     return best, trail
 
 
 def _solved(
-    models: SparseModels, strengths: np.ndarray, factors: np.ndarray, share: float
+    models: SparseModels, strengths: np.ndarray, factors: np.ndarray, share: float, limit: Limit
 ) -> np.ndarray:
     """(strengths, models, features + 1, columns)."""
     # A squared part does not scale with columns as an absolute one does.
@@ -104,7 +109,8 @@ def _solved(
     design = models.design
     if not (design.quadratic and alike) or (sparse.issparse(design.X) and not models.grams):
         each = lambda s: [penalty(s * factor, share) for factor in factors]
-        return np.stack([models.fitted(each(s), ROUGH) for s in strengths])
+        with watch.over(limit.is_over):
+            return np.stack([models.fitted(each(s), ROUGH) for s in strengths])
     shape = (len(strengths), len(factors), factors.shape[1] + 1, factors.shape[2])
     found = np.zeros(shape)
     for k, factor in enumerate(factors):

@@ -1,0 +1,141 @@
+"""One strength of very many features, in strides of half a decade: each costs a fit of every fold.
+
+A step of `minimize` would cost several, with the models of all folds at once. Here folds are gone
+through one after another, on their own rows alone, and of each only the coefficients are kept from
+one strength to the next. The bottom is that of the parabola through the last three losses.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from untuned.estimators.penalties.folds import RowRoles
+from untuned.estimators.penalties.objectives.scaling import Scaling
+from untuned.estimators.penalties.path import Trail
+from untuned.estimators.penalties.selection.fitting import alike, make, solved
+from untuned.estimators.penalties.selection.judging import Rows, judged
+from untuned.estimators.penalties.selection.outcome import Limit
+from untuned.estimators.penalties.strengths import Bend
+from untuned.util import watch
+
+STRIDE = 0.5 * np.log(10)
+SHARE = 0.01  # of the error that a stride causes, that is left
+FIRST_PER_ROW = 0.1  # strength for each row, at least 10: hardly more than intercepts
+
+
+class Bottom(NamedTuple):
+    """Where the loss along strengths is least, and the mean of models near it."""
+
+    logarithm: float
+    coef: np.ndarray  # (features, columns)
+    intercept: np.ndarray
+    losses: list[float]  # of each stride
+    passes: int  # through the rows, of each model
+
+
+class Walk:
+    """The models of all folds at the strength that was looked at last."""
+
+    def __init__(
+        self, rows: Rows, plan: RowRoles, scales: Scaling, limit: Limit, trail: Trail,
+        first: float,
+    ):  # fmt: skip
+        self.rows, self.scales, self.limit, self.trail = rows, scales, limit, trail
+        self.folds = [
+            (np.flatnonzero(train), np.flatnonzero(valid))
+            for train, valid in zip(plan.train.T, plan.valid.T, strict=True)
+        ]
+        self.weight = np.concatenate([rows.weight[valid] for _, valid in self.folds])
+        self.near: list[np.ndarray | None] = [None] * len(self.folds)  # inner variables
+        self.bend, self.passes = Bend.of_rows(rows.weight), 0
+        self.first = first
+        self.losses: dict[int, float] = {}
+
+    def logarithm(self, place: float) -> float:
+        """Of the strength so many strides away."""
+        return self.first + STRIDE * place
+
+    def look(self, place: int) -> float:
+        """The mean loss of the rows held back there, which is noted."""
+        losses, sizes = [], np.zeros(())
+        for k, (train, valid) in enumerate(self.folds):
+            w, b = self._model(k, train, self.logarithm(place))
+            held_back = _some(self.rows, valid)
+            losses.append(judged(held_back, np.ones((len(valid), 1), bool), w, b))
+            seen = w[:, 0] if w.shape[2] == 1 else np.abs(w).max(axis=2)
+            sizes = sizes + seen / len(self.folds)
+        self.trail.add(
+            float(np.exp(self.logarithm(place))), np.concatenate(losses), self.weight, sizes
+        )
+        self.losses[place] = float(self.weight @ np.concatenate(losses) / self.weight.sum())
+        return self.losses[place]
+
+    def bottom(self) -> Bottom:
+        """By the losses seen; the models are those looked at last."""
+        best = min(self.losses, key=lambda each: self.losses[each])
+        shift = 0.0
+        if best - 1 in self.losses and best + 1 in self.losses:
+            left, middle, right = (self.losses[best + d] for d in (-1, 0, 1))
+            shift = 0.5 * (left - right) / max(left - 2 * middle + right, 1e-300)
+        last = self.logarithm(list(self.losses)[-1])
+        coef, intercept = np.zeros(()), np.zeros(())
+        for k, (train, _) in enumerate(self.folds):
+            models, x = self._at(train, last)
+            w, b = models.model(x, self.near[k])
+            self.near[k] = None
+            coef, intercept = coef + w[:, 0] / len(self.folds), intercept + b[0] / len(self.folds)
+        losses = list(self.losses.values())
+        return Bottom(self.logarithm(best + shift), coef, intercept, losses, self.passes)
+
+    def _model(self, k: int, train: np.ndarray, logarithm: float) -> tuple:
+        """Coefficients (features, 1, columns) and intercepts of one fold."""
+        models, x = self._at(train, logarithm)
+        y = self.near[k]
+        if y is None:
+            shape = self.rows.table.X.shape[1], self.rows.target.shape[1]
+            y = alike(models, x, np.broadcast_to(np.float32(0), shape), np.zeros(shape[1]))
+        with watch.over(self.limit.is_over):
+            self.near[k] = solved(models, x, y, SHARE)
+        self.passes += models.passes
+        return models.model(x, self.near[k])
+
+    def _at(self, train: np.ndarray, logarithm: float) -> tuple:
+        """The model of these rows, and x."""
+        part, every = _some(self.rows, train), np.ones((len(train), 1), bool)
+        plan = RowRoles(every, every, every, np.ones((1, 1)), np.zeros(1, int))
+        shape = part.table.X.shape[1], part.target.shape[1]
+        models = make(part, plan, np.broadcast_to(np.int32(0), shape), self.scales, 0.0, 0.0)
+        x = np.array([[models.shares.bend.inverse(logarithm), 0]], part.table.X.dtype)
+        return models, x
+
+
+def descend(
+    rows: Rows, plan: RowRoles, scales: Scaling, limit: Limit, trail: Trail,
+    near: float | None = None,
+) -> Bottom:  # fmt: skip
+    """From a strong strength to weaker ones as long as the loss falls; if it does not fall at once,
+    to stronger ones. Where the best is known to be `near`, from one stride above.
+
+    To come from stronger ones takes the fewest steps: coefficients only have to grow.
+    """
+    begin = float(np.log(max(10.0, FIRST_PER_ROW * rows.weight.sum())))
+    walk = Walk(rows, plan, scales, limit, trail, begin if near is None else near + STRIDE)
+    low, high = walk.bend.limits
+    first = walk.look(0)
+    for side in (-1, 1):
+        place, before = 0, first
+        while low < walk.logarithm(place + side) < high and not limit.is_over():
+            place += side
+            loss = walk.look(place)
+            if loss > before:
+                break
+            before = loss
+        if place < -1 or limit.is_over():
+            break
+    return walk.bottom()
+
+
+def _some(rows: Rows, which: np.ndarray) -> Rows:
+    return Rows(rows.loss, rows.table.rows(which), rows.target[which], rows.weight[which])
