@@ -26,7 +26,7 @@ from untuned.coreset.selectors.kernel_greedy import greedy_coreset
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
 
-CHEAP = {"pbcs": {"steps": 2}}
+CHEAP = {"pbcs": {"steps": 2, "inner_steps": 10}}
 
 
 def make(n=24, classes=3, seed=0, model=True, dtype=torch.float32):
@@ -421,6 +421,29 @@ def test_probabilities_project_onto_their_sum():
     np.testing.assert_allclose(found, judge.x, atol=1e-5)
 
 
+def test_pbcs_trains_on_the_rows_of_each_mask_only():
+    """Its gradient, of few rows, is that of torch on all of them with weights that may be zero."""
+    c = view(12, 3)
+    g = pbcs.Heads(c)
+    rng = np.random.default_rng(1)
+    y = rng.normal(size=(2, 3, c.features.shape[1] + 1)).astype(np.float32)
+    for kept in (5, 2, 0):  # a mask may be empty
+        x = rng.random((2, 12)).astype(np.float32)
+        x[0, kept:] = 0
+        x[1, :3] = 0
+        given = torch.tensor(y, requires_grad=True)
+        logits = given @ torch.tensor(g.A).T
+        labels = torch.tensor(c.label).expand(2, -1)
+        losses = functional.cross_entropy(logits, labels, reduction="none")
+        value = (torch.tensor(x) * losses).sum() + 0.5 * g.ridge * (given**2).sum()
+        value.backward()
+        np.testing.assert_allclose(g.grad_y(x, y), given.grad, rtol=1e-4, atol=1e-5)
+        assert g(x, y) == pytest.approx(value.item(), rel=1e-5)
+    # The budget unless asked for another is its authors'.
+    usual = inspect.signature(pbcs.pbcs).parameters
+    assert [usual[name].default for name in ("steps", "masks", "inner_steps")] == [2000, 5, 100]
+
+
 def test_pbcs_prefers_rows_that_teach():
     """Rows with wrong labels hurt the loss on rows that count: they lose probability."""
     rng = np.random.default_rng(0)
@@ -432,7 +455,8 @@ def test_pbcs_prefers_rows_that_teach():
     net = nn.Sequential(nn.Linear(3, 2))
     torch.manual_seed(0)
     nn.init.zeros_(net[0].weight)
-    rows = coreset.select(net, X, given, 12, method="pbcs", weights=counts, steps=60).indices
+    budget = {"steps": 60, "masks": 3, "inner_steps": 50}
+    rows = coreset.select(net, X, given, 12, method="pbcs", weights=counts, **budget).indices
     assert wrong[rows].mean() < 0.15  # 0.3 by chance
 
 
