@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Half of the cores stay with the compiler of the other test process.
 WORKERS ?= 2
 
-.PHONY: demo quick test floors lint format bench scale browser docs faults fuzz soak audit clean
+.PHONY: demo quick test floors lint format bench results scale browser docs faults fuzz soak audit clean
 
 demo: .venv/installed
 	$(BIN)/untuned demo --out demo --overwrite
@@ -65,6 +65,12 @@ audit: .venv/installed-audit
 
 bench: .venv/installed-test
 	$(BIN)/python benchmarks/run_all.py
+
+# The tables of docs/results.md, from one run of everything; started again, it goes on.
+PAPER ?= paper
+results: .venv/installed-test
+	$(BIN)/untuned reproduce all --quick --out $(PAPER)
+	$(BIN)/python benchmarks/results_page.py $(PAPER)
 
 # Every method with 1, 2 and 4 processes, which takes minutes.
 scale: .venv/installed-test

@@ -23,6 +23,7 @@ from untuned import coreset
 from untuned.coreset.selectors import proxies
 from untuned.coreset.selectors.candidates import Candidates, evaluating
 from untuned.experiments.continual.networks import SmallResNet
+from untuned.experiments.continual.protocols import SMALL_BUDGET
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
 
@@ -54,7 +55,8 @@ def selections(rounds: int) -> dict[tuple[str, int], tuple[float, float]]:
         X = (rng.normal(size=(count, 160)) + np.eye(5, 160)[y]).astype(np.float32)
         call = partial(coreset.select, torch.nn.Sequential(torch.nn.Linear(160, 5)), X, y, size)
         for name in coreset.names():
-            found[name, count] = timed(partial(call, method=name), rounds)
+            options = SMALL_BUDGET.get(name, {})
+            found[name, count] = timed(partial(call, method=name, **options), rounds)
     return found
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize
+from sklearn import kernel_ridge
 from torch import nn
 from torch.nn import functional
 
@@ -26,7 +27,7 @@ from untuned.coreset.selectors.kernel_greedy import greedy_coreset
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
 
-CHEAP = {"pbcs": {"steps": 2}}
+CHEAP = {"pbcs": {"steps": 2, "inner_steps": 10}}
 
 
 def make(n=24, classes=3, seed=0, model=True, dtype=torch.float32):
@@ -234,14 +235,60 @@ def test_tangent_kernel_is_that_of_wide_networks():
     np.testing.assert_allclose(kernels.tangent_kernel(X), expected, atol=0.01)
 
 
-def test_auto_is_herding_in_the_kernels_features():
-    c = view(12, 2)
-    rows = np.flatnonzero(c.label == 0)
-    kernel = kernels.tangent_kernel(c.flat[rows]) + kernels.tangent_kernel(c.features[rows])
+def losses_of_a_coreset(kernel, label, rows):
+    """`auto`'s two losses: means of classes, and scikit-learn's ridge, fitted to rows; summed."""
+    present, ridge = np.unique(label), 0.1 * np.diagonal(kernel).mean()
+    target = np.eye(len(present))[np.searchsorted(present, label)] - 1 / len(present)
+    target /= np.linalg.norm(target[0])
+    fitted = kernel_ridge.KernelRidge(alpha=ridge, kernel="precomputed")
+    fitted.fit(kernel[np.ix_(rows, rows)], target[rows])
+    errors = np.square(fitted.predict(kernel[:, rows]) - target).sum(axis=1)
+    total = 0.0
+    for place in present:
+        m = np.flatnonzero(label == place)
+        weight = np.full(len(m), -1 / len(m))
+        spread = np.diagonal(kernel)[m].mean() - kernel[np.ix_(m, m)].mean()
+        own = np.isin(m, rows)
+        if own.any():
+            weight[own] += 1 / own.sum()
+            total += weight @ kernel[np.ix_(m, m)] @ weight / spread
+        total += errors[m].mean()
+    return total
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_auto_adds_the_row_that_is_best_for_both_models(classes):
+    """Row by row: no other row of the class that is in turn leaves a smaller loss."""
+    c = view(20, classes)
+    kernel = kernels.tangent_kernel(c.flat) + kernels.tangent_kernel(c.features)
+    order = prototypes.auto(c, 8)[0].tolist()
+    for k, row in enumerate(order):
+        others = set(np.flatnonzero(c.label == c.label[row])) - set(order[:k])
+        found = {one: losses_of_a_coreset(kernel, c.label, [*order[:k], one]) for one in others}
+        assert found[row] <= min(found.values()) * (1 + 1e-5)
+
+
+def test_auto_on_one_class_is_herding():
+    """Nothing is to be told apart, and the mean is all there is."""
+    c = view(12, 1)
+    kernel = kernels.tangent_kernel(c.flat) + kernels.tangent_kernel(c.features)
     values, vectors = np.linalg.eigh(kernel)
     features = vectors * np.sqrt(np.maximum(values, 0))
-    order = prototypes.auto(c, 8)[0]
-    assert [row for row in order if c.label[row] == 0] == rows[herd_twin(features, 4)].tolist()
+    assert prototypes.auto(c, 6)[0].tolist() == herd_twin(features, 6)
+
+
+def test_auto_is_nearly_the_same_with_fewer_landmarks(monkeypatch):
+    """A large task is written by some of its rows; the loss of what is chosen hardly suffers."""
+    c = view(120, 3)
+    kernel = kernels.tangent_kernel(c.flat) + kernels.tangent_kernel(c.features)
+    exact = losses_of_a_coreset(kernel, c.label, prototypes.auto(c, 9)[0])
+    monkeypatch.setattr(prototypes, "LANDMARKS", 60)
+    rough = losses_of_a_coreset(kernel, c.label, prototypes.auto(c, 9)[0])
+    by_chance = [
+        losses_of_a_coreset(kernel, c.label, sampling.uniform(view(120, 3, seed), 9)[0])
+        for seed in range(5)
+    ]
+    assert rough - exact < 0.2 * (min(by_chance) - exact)
 
 
 def test_auto_looks_at_part_of_a_large_class(monkeypatch):
@@ -421,6 +468,29 @@ def test_probabilities_project_onto_their_sum():
     np.testing.assert_allclose(found, judge.x, atol=1e-5)
 
 
+def test_pbcs_trains_on_the_rows_of_each_mask_only():
+    """Its gradient, of few rows, is that of torch on all of them with weights that may be zero."""
+    c = view(12, 3)
+    g = pbcs.Heads(c)
+    rng = np.random.default_rng(1)
+    y = rng.normal(size=(2, 3, c.features.shape[1] + 1)).astype(np.float32)
+    for kept in (5, 2, 0):  # a mask may be empty
+        x = rng.random((2, 12)).astype(np.float32)
+        x[0, kept:] = 0
+        x[1, :3] = 0
+        given = torch.tensor(y, requires_grad=True)
+        logits = given @ torch.tensor(g.A).T
+        labels = torch.tensor(c.label).expand(2, -1)
+        losses = functional.cross_entropy(logits, labels, reduction="none")
+        value = (torch.tensor(x) * losses).sum() + 0.5 * g.ridge * (given**2).sum()
+        value.backward()
+        np.testing.assert_allclose(g.grad_y(x, y), given.grad, rtol=1e-4, atol=1e-5)
+        assert g(x, y) == pytest.approx(value.item(), rel=1e-5)
+    # The budget unless asked for another is its authors'.
+    usual = inspect.signature(pbcs.pbcs).parameters
+    assert [usual[name].default for name in ("steps", "masks", "inner_steps")] == [2000, 5, 100]
+
+
 def test_pbcs_prefers_rows_that_teach():
     """Rows with wrong labels hurt the loss on rows that count: they lose probability."""
     rng = np.random.default_rng(0)
@@ -432,7 +502,8 @@ def test_pbcs_prefers_rows_that_teach():
     net = nn.Sequential(nn.Linear(3, 2))
     torch.manual_seed(0)
     nn.init.zeros_(net[0].weight)
-    rows = coreset.select(net, X, given, 12, method="pbcs", weights=counts, steps=60).indices
+    budget = {"steps": 60, "masks": 3, "inner_steps": 50}
+    rows = coreset.select(net, X, given, 12, method="pbcs", weights=counts, **budget).indices
     assert wrong[rows].mean() < 0.15  # 0.3 by chance
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from untuned import coreset
+from untuned.coreset import baselines
 from untuned.coreset.selectors import slots
 from untuned.coreset.selectors.candidates import Candidates
 from untuned.coreset.selectors.kernels import tangent_kernel
@@ -129,9 +130,9 @@ def test_a_selection_by_prototypes_is_balanced_and_meets_the_means(method):
 
 
 def test_a_small_class_gives_all_it_has():
-    assert slots.equal_quotas([2, 9, 9], 12) == [2, 5, 5]
-    assert slots.equal_quotas([4, 4], 3) == [2, 1]
-    assert slots.equal_quotas([1, 1], 9) == [1, 1]
+    assert baselines.equal_quotas([2, 9, 9], 12) == [2, 5, 5]
+    assert baselines.equal_quotas([4, 4], 3) == [2, 1]
+    assert baselines.equal_quotas([1, 1], 9) == [1, 1]
 
 
 def test_rows_that_are_all_the_same_can_be_chosen():

@@ -1,12 +1,17 @@
 """`untuned reproduce all`: what is made, what is not made again, and how claims are judged."""
 
 import json
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pandas
 import pytest
 
-from untuned.experiments import claims, everything, reproduce
+from untuned.experiments import claims, everything, reproduce, results
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "results_page.py"))
 
 
 def made_by(calls, broken=()):
@@ -41,6 +46,10 @@ def test_parts_are_made_once_and_linked(tmp_path, monkeypatch):
         assert f"&lt;{part.name}&gt; is made" in text  # escaped
     assert "not run: D-TFBO is fastest on Covtype" in words
     assert len(pandas.read_csv(out / "claims.csv")) == len(claims.CLAIMS)
+    made = (out / "results.md").read_text()
+    assert made.startswith("`untuned reproduce all --quick`, 20")
+    assert "| D-TFBO is fastest on Covtype | **not run** |  | `figure1` |" in made
+    assert "| the average of \\|grad Phi\\|^2 falls like 1/T |" in made
     everything.reproduce(out, True, 0, None)
     assert len(calls) == len(everything.PARTS)  # nothing again
     (out / "theory" / "report.html").unlink()
@@ -130,6 +139,11 @@ def test_memories_are_judged_by_a_standard_error():
     holds, words = judge(runs([-3, -2, -1]))
     assert not holds
     assert f"D-TFBO balanced -2.0 ± {1 / np.sqrt(3):.1f}" in words
+    judge = claims._first("d-tfbo")
+    holds, words = judge(runs([1, 2, 3]))
+    assert holds
+    assert words.startswith("balanced +2.0 ± 0.6 over the next, Uniform Sampling; imbalanced +2.0")
+    assert not judge(runs([-1, 1, 1]))[0]  # above, but by less than a standard error
 
 
 def test_theory_and_table_2_are_judged():
@@ -147,3 +161,42 @@ def test_theory_and_table_2_are_judged():
     holds, words = claims._insensitive(runs)
     assert not holds
     assert words == "D-TFBO 1.0%, S-TFBO 10.0%; the paper's figure for BCSR is 5.9%"
+
+
+def test_the_page_gets_the_tables_of_the_run(tmp_path):
+    """Shares left by method and setting, and memories by selector, the best first."""
+    (tmp_path / "comparison").mkdir()
+    (tmp_path / "memory").mkdir()
+    pandas.concat(
+        [
+            curve("covtype", "l-bfgs", "iterations=1", 0.0),
+            curve("covtype", "soba", "tuned", 0.1),
+            curve("covtype", "soba", "default", 0.9),
+            curve("covtype", "maid", "default", 0.0).assign(status="diverged"),
+        ]
+    ).to_parquet(tmp_path / results.COMPARED)
+    pandas.DataFrame(
+        [
+            {"setting": setting, "method": name, "seed": seed, "A_T": level + seed}
+            for setting in ("balanced", "imbalanced")
+            for name, level in (("uniform", 70.0), ("auto", 80.0))
+            for seed in (0, 1)
+        ]
+    ).to_parquet(tmp_path / results.STREAMS)
+    verdicts = pandas.DataFrame(columns=["the paper says", "here", "figures", "by"], dtype=str)
+    text = results.markdown(tmp_path, True, verdicts, {"figure1": {"seconds": 90}})
+    assert "1.5 minutes on" in text
+    ends = [line for line in text.splitlines() if line.startswith(("| soba", "| maid"))]
+    assert ends == ["| soba, tuned | 10.0% |", "| soba | 90.0% |", "| maid | diverges |"]
+    assert (
+        "| auto | 80.50 ± 0.71 | 80.50 ± 0.71 |\n| Uniform Sampling | 70.50 ± 0.71 | 70.50 ± 0.71 |"
+    ) in text
+
+
+def test_the_script_replaces_what_is_between_the_marks():
+    page = f"before\n{SCRIPT['BEGIN']}old\n{SCRIPT['END']}after\n"
+    once = SCRIPT["with_results"](page, "new")
+    assert once == f"before\n{SCRIPT['BEGIN']}\nnew\n\n{SCRIPT['END']}after\n"
+    assert SCRIPT["with_results"](once, "new") == once
+    with pytest.raises(ValueError, match="The page lacks the line"):
+        SCRIPT["with_results"]("a page", "a table")

@@ -92,3 +92,13 @@ def class_quotas(counts: np.ndarray, size: int, rng: np.random.Generator) -> np.
         c = np.argmax(np.where(allowed, gap if short else -gap, -np.inf))
         quotas[c] += 1 if short else -1
     return quotas
+
+
+def equal_quotas(counts: list[int], size: int) -> list[int]:
+    """The same number for every class, as far as its rows go; the first ones have one more."""
+    quotas = [0] * len(counts)
+    while sum(quotas) < min(size, sum(counts)):
+        for place, count in enumerate(counts):
+            if quotas[place] < count and sum(quotas) < size:
+                quotas[place] += 1
+    return quotas

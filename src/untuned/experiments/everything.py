@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from untuned.experiments import claims
+from untuned.experiments import claims, results
 from untuned.experiments import reproduce as recipes
 from untuned.report import page
 from untuned.util import folder
@@ -42,7 +42,7 @@ PARTS = (
 
 
 def reproduce(out: Path, quick: bool, seed: int, max_seconds: float | None) -> str:
-    """Make what is missing, then `index.html`."""
+    """Make what is missing, then `index.html` and, for a page of docs, `results.md`."""
     if max_seconds is not None:
         raise ValueError(
             "reproduce all takes no --max-seconds, since its parts count in different ways; leave "
@@ -66,6 +66,8 @@ def reproduce(out: Path, quick: bool, seed: int, max_seconds: float | None) -> s
     with folder.added_whole(out) as target:
         verdicts.to_csv(target / "claims.csv", index=False)
         _write_page(target / "index.html", quick, verdicts, done)
+        text = results.markdown(out, quick, verdicts, done)
+        (target / "results.md").write_text(text, encoding="utf-8")
     return _summary(out, verdicts, done)
 
 

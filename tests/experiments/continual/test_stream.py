@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 from untuned import coreset
@@ -247,15 +248,13 @@ def test_memory_is_what_keeps_the_past():
 def test_an_online_run_makes_the_steps_it_says(monkeypatch):
     """Which rows are chosen, when, and with which mask."""
     asked = []
-    real = coreset.select
+    real = learner.select_among
 
-    def watched(model, X, y, size, **settings):
-        chosen = real(model, X, y, size, **settings)
-        asked.append((len(y), size, settings["classes"].tolist(), settings.get("balance")))
-        assert set(y) <= set(settings["classes"])  # the rows' own mask, old memories too
-        return chosen
+    def watched(c, size, method, balance, options):
+        asked.append((len(c), size, c.classes.tolist(), balance))  # the mask is the rows' own
+        return real(c, size, method, balance, options)
 
-    monkeypatch.setattr(coreset, "select", watched)
+    monkeypatch.setattr(learner, "select_among", watched)
     protocol = Online(batch=40, chosen=10, memory=20, passes=3)
     learner.learn(blobs(tasks=2), "uniform", protocol, 0)
     last_pass = [(40, 10, [0, 1], None)] * 3
@@ -272,22 +271,45 @@ def test_an_online_run_makes_the_steps_it_says(monkeypatch):
     assert [entry[3] for entry in asked] == [None] * 3 + ["class"] + [None] * 6 + ["class"] * 2
 
 
+def test_spread_is_that_of_the_weights_the_memory_was_drawn_by(monkeypatch):
+    """Of every task's own choice, at no further cost; not of older tasks that choose again."""
+    real = learner.select_among
+    drawn_by = []
+
+    def watched(*given):
+        chosen, weights = real(*given)
+        drawn_by.append(weights)
+        return chosen, weights
+
+    monkeypatch.setattr(learner, "select_among", watched)
+    protocol = Online(batch=40, chosen=10, memory=20, passes=2)
+    found = learner.learn(blobs(tasks=2), "s-tfbo", protocol, 0)
+    assert len(drawn_by) == 2 * 3 + 3  # last passes, and the memories: one, then two
+    for (entropy, least, most), weights in zip(
+        found.spread, (drawn_by[3], drawn_by[8]), strict=True
+    ):
+        judge = stats.entropy(weights) / np.log(len(weights))
+        assert entropy == pytest.approx(judge)
+        assert (least, most) == (len(weights) * weights.min(), len(weights) * weights.max())
+    assert len(learner.learn(blobs(tasks=2), "auto", protocol, 0).spread) == 0
+
+
 def test_gcr_replays_by_weight_and_chooses_again_by_it(monkeypatch):
     """In both streams: what older tasks choose from comes with the weights it was given."""
-    real = coreset.select
+    real = learner.select_among
     asked = []
 
-    def watched(model, X, y, size, **settings):
-        chosen = real(model, X, y, size, **settings)
-        asked.append((size, settings.get("weights"), chosen))
-        return chosen
+    def watched(c, size, *how):
+        chosen, drawn_by = real(c, size, *how)
+        asked.append((size, c.share * len(c), chosen))
+        return chosen, drawn_by
 
-    monkeypatch.setattr(coreset, "select", watched)
+    monkeypatch.setattr(learner, "select_among", watched)
     protocol = Epochs(epochs=2, batch=40, rate=1e-2, memory=12)
     learner.learn(blobs(tasks=2, masked=False), "gcr", protocol, 0)
     (_, first, chosen), (size, carried, _), (_, new, _) = asked
-    assert (first == 1).all()
-    assert (new == 1).all()
+    np.testing.assert_allclose(first, 1)
+    np.testing.assert_allclose(new, 1)
     assert size == 6
     np.testing.assert_allclose(carried, chosen.weights / chosen.weights.mean())
     # Twice the weight of a row is twice its loss.
@@ -349,6 +371,7 @@ def test_presets_say_what_differs():
     given = protocols.options("bcsr", code, "head", None)
     assert given == {"proxy": "head", "start": 10}
     assert protocols.options("icarl", paper, "head", None) == {}
+    assert protocols.options("pbcs", paper, "head", None)["steps"] == 20  # its authors': 2000
     assert not paper.per_class
     assert set(code.per_class) == {"greedy-coreset", "bcsr", "s-tfbo", "d-tfbo"}
     units = [protocols.options("s-tfbo", each, "head", None)["per_row"] for each in (paper, code)]

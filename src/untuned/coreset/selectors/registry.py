@@ -83,19 +83,25 @@ def select(
     >>> sorted(y[coreset.select(None, X, y, 3).indices].tolist())
     [0, 1, 2]
     """
+    candidates = checked(model, X, y, classes, every_class, weights, seed)
+    return select_among(candidates, size, method, balance, options)[0]
+
+
+def select_among(
+    c: Candidates, size: int, method: str, balance: str | None, options: dict[str, Any]
+) -> tuple[Selection, np.ndarray | None]:
+    """`select`, and the lambda that rows were drawn by where the method is on the simplex."""
     if method not in SELECTORS:
         raise unknown("selector", method, SELECTORS)
     if balance not in (None, "class"):
         raise ValueError(f"balance={brief(balance)} is not usable; expected 'class' or None.")
-    candidates = _checked(model, X, y, classes, every_class, weights, seed)
-    size = _checked_size(size, len(candidates))
-    found = _found(candidates, size, method, options)
-    chosen = found
-    if method in ON_SIMPLEX:
-        chosen = _picked(found, candidates, size, balance)
+    size = _checked_size(size, len(c))
+    found = _found(c, size, method, options)
+    on_simplex = method in ON_SIMPLEX
+    chosen = _picked(found, c, size, balance) if on_simplex else found
     if balance:
-        chosen = _equal_parts(candidates, size, *chosen)
-    return Selection(*chosen)
+        chosen = _equal_parts(c, size, *chosen)
+    return Selection(*chosen), found.weights if on_simplex else None
 
 
 def distribution(
@@ -108,7 +114,7 @@ def distribution(
     """
     if method not in ON_SIMPLEX:
         raise unknown("selector on the simplex", method, ON_SIMPLEX)
-    candidates = _checked(model, X, y, classes, every_class, weights, seed)
+    candidates = checked(model, X, y, classes, every_class, weights, seed)
     return _found(candidates, _checked_size(size, len(candidates)), method, options).weights
 
 
@@ -142,9 +148,10 @@ def _equal_parts(
     return chosen, np.where(weight[chosen] > 0, weight[chosen], lightest)
 
 
-def _checked(
+def checked(
     model: Any, X: Any, y: Any, classes: Any, every_class: bool, weights: Any, seed: Any
 ) -> Candidates:
+    """Candidates from what a user gives, or a sentence that says what is wrong with it."""
     X, y = _array(X), _array(y)
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise ValueError(

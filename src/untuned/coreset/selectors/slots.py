@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.coreset.baselines import Selection
+from untuned.coreset.baselines import Selection, equal_quotas
 from untuned.coreset.selectors.candidates import Candidates
 from untuned.coreset.selectors.matching import in_turns
 from untuned.coreset.selectors.prototypes import herd_towards, kernel_of, looked_at
@@ -198,16 +198,6 @@ def spread_units(kernel: np.ndarray, share: np.ndarray) -> np.ndarray:
     if not scale > JITTER:  # all rows are one and the same
         return np.zeros((len(kernel), 1))
     return np.linalg.cholesky(centred / scale + JITTER * np.eye(len(kernel)))
-
-
-def equal_quotas(counts: list[int], size: int) -> list[int]:
-    """The same number for every class, as far as its rows go; the first ones have one more."""
-    quotas = [0] * len(counts)
-    while sum(quotas) < min(size, sum(counts)):
-        for place, count in enumerate(counts):
-            if quotas[place] < count and sum(quotas) < size:
-                quotas[place] += 1
-    return quotas
 
 
 def solved(slots: Slots, c: Candidates, method: Any, steps: int) -> np.ndarray:

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from untuned import coreset
 from untuned.coreset.selectors.candidates import ROWS_PER_PASS, evaluating
+from untuned.coreset.selectors.registry import checked, select_among
 from untuned.experiments.continual import networks
 from untuned.experiments.continual.memory import Part, ReplayMemory
 from untuned.experiments.continual.protocols import ROWS, Epochs, Online
@@ -83,7 +83,6 @@ class _Learner:
         for number, task in enumerate(self.stream.tasks):
             train = self._online if self.online else self._epochs
             candidates = train(number, task)
-            self._measure_spread(number, task, candidates)
             self.memory.add(task.X[candidates], task.y[candidates], self._remember)
             for before in range(number + 1):
                 accuracy[number, before] = self._accuracy(before)
@@ -133,7 +132,8 @@ class _Learner:
                 chooses = last or (self.row.trains and number > 0 and turn > 0)
                 chosen = random
                 if chooses:
-                    chosen = batch[self._choose(number, task.X[batch], task.y[batch], size).indices]
+                    rows, _, _ = self._choose(number, task.X[batch], task.y[batch], size)
+                    chosen = batch[rows]
                 trained = chosen if self.row.trains and number > 0 else random
                 loss = self._loss(number, *self._tensors(number, task.X[trained], task.y[trained]))
                 if replay is not None:
@@ -155,29 +155,26 @@ class _Learner:
         return cycle([batches[k] for k in order]) if batches else None
 
     def _choose(
-        self, number: int, X: np.ndarray, y: np.ndarray, size: int, **how: Any
-    ) -> coreset.Selection:
+        self, number: int, X: np.ndarray, y: np.ndarray, size: int, weights: Any = None,
+        balance: str | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:  # fmt: skip
+        """Rows, their weights, and the lambda they were drawn by, if any."""
         start = time.perf_counter()
-        chosen = coreset.select(
-            self.model, X, y, size, method=self.method, classes=self.stream.columns(number),
-            every_class=False, seed=self.rng, **how, **self.options,
-        )  # fmt: skip
+        columns = self.stream.columns(number)
+        candidates = checked(self.model, X, y, columns, False, weights, self.rng)
+        chosen, drawn_by = select_among(candidates, size, self.method, balance, self.options)
         self.select_seconds += time.perf_counter() - start
-        return chosen
+        return chosen.indices, chosen.weights, drawn_by
 
     def _remember(self, number: int, part: Part, size: int) -> tuple[np.ndarray, np.ndarray]:
-        how = {"weights": part.weights} if self.row.weighted else {}
-        chosen = self._choose(number, part.X, part.y, size, balance=self.balance, **how)
-        return chosen.indices, chosen.weights if self.row.weighted else np.ones(size)
+        counted = part.weights if self.row.weighted else None
+        rows, weights, drawn_by = self._choose(number, part.X, part.y, size, counted, self.balance)
+        is_new = number == len(self.memory.parts)
+        if drawn_by is not None and is_new:
+            self._measure_spread(drawn_by)
+        return rows, weights if self.row.weighted else np.ones(size)
 
-    def _measure_spread(self, number: int, task: Task, candidates: np.ndarray) -> None:
-        if not self.row.simplex:
-            return
-        weights = coreset.distribution(
-            self.model, task.X[candidates], task.y[candidates],
-            min(self.memory.size // (number + 1), len(candidates)), method=self.method,
-            classes=self.stream.columns(number), every_class=False, seed=number, **self.options,
-        )  # fmt: skip
+    def _measure_spread(self, weights: np.ndarray) -> None:
         n, positive = len(weights), weights[weights > 0]
         entropy = -float(positive @ np.log(positive)) / np.log(n) if n > 1 else 1.0
         self.spread.append((entropy, n * weights.min(), n * weights.max()))
