@@ -158,22 +158,28 @@ def nothing(tree: Tree) -> Any:
     return sum((0 * leaf).sum() for leaf in leaves)
 
 
-def root(optimality: Callable, y: Any, find: Callable, solve_linear: Callable) -> tuple[Any, Any]:
-    """y with optimality(y) = 0 as `find(y)` finds it, and what `find` has to say of it.
+def root(optimality: Callable, y: Any, solve_linear: Callable) -> Any:
+    """y, where optimality(y) = 0, with the derivatives that follow from that.
 
-    Differentiable in all that `optimality` depends on, in both modes and any number of times.
+    In all that `optimality` depends on, in both modes and any number of times.
     """
-    return lax.custom_root(optimality, y, lambda _, y: find(y), solve_linear, has_aux=True)
+    return lax.custom_root(optimality, y, lambda _, y: y, solve_linear)
 
 
-def solve_dense(product: Callable, b: Any) -> Any:
-    """The solution of a system of few variables with a symmetric matrix, given by its product."""
+def solve_by_matrix(product: Callable, b: Any) -> Any:
+    """The solution of a system of few variables with a positive definite matrix, given by its
+    product; NaN where it is not."""
 
-    def solve(product: Callable, b: Any) -> Any:
+    def solve(b: Any) -> Any:
         matrix = jax.vmap(product, out_axes=-1)(eye(b.shape[0], b))
-        return jnp.linalg.solve(matrix, b)
+        return cholesky_solve(cholesky(matrix), b)
 
-    return solve_symmetric(lambda product, b: in_parts(partial(solve, product), b))(product, b)
+    return in_parts(solve, b)
+
+
+def solve_by_root(lower: Any) -> Callable:
+    """The same where the lower factor of the matrix is known."""
+    return lambda _, b: cholesky_solve(lower, b)
 
 
 def solve_symmetric(solve: Callable) -> Callable:
@@ -184,13 +190,13 @@ def solve_symmetric(solve: Callable) -> Callable:
 def in_parts(function: Callable, y: Any) -> Tree:
     """function(y); if `jax.vmap` makes a stack of it, a part of it after the other.
 
-    Arrays of all problems at once would go to memory and back with every operation. Not for what
-    is differentiated.
+    Arrays of all problems at once would go to memory and back with every operation. To
+    derivatives the result is a constant, whatever the function reads.
     """
-    if is_known(y):
-        return function(y)
     # All that the function reads becomes an argument, since a rule for stacks sees arguments alone.
     closed, shape = jax.make_jaxpr(function, return_shape=True)(y)
+    if is_known(y, closed.consts):
+        return function(y)
     structure = jax.tree.structure(shape)
 
     @jax.custom_batching.custom_vmap
@@ -222,7 +228,7 @@ def in_parts(function: Callable, y: Any) -> Tree:
         joined = [part.reshape(parts * length, *part.shape[2:])[:count] for part in found]
         return joined, [True] * len(joined)
 
-    return jax.tree.unflatten(structure, run(*closed.consts, y))
+    return jax.tree.unflatten(structure, run(*fixed((*closed.consts, y))))
 
 
 def active_solution(

@@ -78,19 +78,14 @@ def argmin(
         return given.outward(solve(given))
 
 
-def _find(given: Task, l1: tuple, function: Any, y0: Any) -> tuple[Any, Any]:
-    """The solution of one problem and its code."""
-    return tuple(_found(given, l1, function, y0, False)[:2])
-
-
-def _find_on_host(given: Task, moving: tuple, y0: Any) -> tuple[Any, Any]:
-    """`_find` with its small operations in NumPy, each of which JAX would compile."""
+def _find_on_host(given: Task, moving: tuple, y0: Any, keeps_root: bool) -> newton.Found:
+    """`_found` with its small operations in NumPy, each of which JAX would compile."""
     function = lambda moving, y: given.value(moving[0], y, *moving[1])
     on_host = numpy_roots.Function(*given.lib.compiled(function, moving, y0))
     l1 = tuple(np.asarray(strength) for strength in moving[2])
     with np.errstate(all="ignore"):  # what is not finite is found out by the search itself
-        y, code, _ = _found(given, l1, on_host, np.asarray(y0), False, numpy_roots)
-    return given.lib.take_in(y), given.lib.take_in(code)
+        found = _found(given, l1, on_host, np.asarray(y0), keeps_root, numpy_roots)
+    return newton.Found(*(given.lib.take_in(part) for part in found))
 
 
 def _found(
@@ -111,33 +106,53 @@ def _optimality(given: Task, y: Any, grad: Callable, l1: tuple) -> Any:
     )
 
 
+def _keeps_root(given: Task) -> bool:
+    """Whether the last Hessian's factor serves the derivative: nothing is held, y is a solution."""
+    s = given.settings
+    return s.region.everywhere and not given.l1 and s.on_failure != "warn"
+
+
 def _on_jax(given: Task) -> Any:
-    lib, s = given.lib, given.settings
-    y0 = lib.fixed(given.ops.ravel(given.y0))
-    is_large = large.is_large(y0)
+    lib, ops, s = given.lib, given.ops, given.settings
+    y0 = lib.fixed(ops.ravel(given.y0))
     moves = given.x, given.data, given.l1
     moving = lib.Function(lambda y: given.value(given.x, y, *given.data))
     x, data, l1 = fixed = lib.fixed(moves)
     still = lib.Function(lambda y: given.value(x, y, *data))
-    find = partial(large.find, given) if is_large else partial(_find, given, l1)
-    linear = lib.solve_symmetric(partial(large.solve, given.ops)) if is_large else lib.solve_dense
+    is_large, keeps_root = large.is_large(y0), _keeps_root(given)
+    is_tried = s.region.everywhere and not l1 and large.may_be_tried(y0)
+
+    def by_matrix(function: Any, y0: Any) -> tuple[Any, Any]:
+        return tuple(_found(given, l1, function, y0, False)[:2])
+
+    def find(function: Any, y0: Any) -> newton.Found:
+        if is_large:
+            return newton.Found(*large.find(given, function, y0), y0[None, :0])
+        if is_tried:
+            return newton.Found(*large.find_or(by_matrix, given, function, y0), y0[None, :0])
+        return _found(given, l1, function, y0, keeps_root)
+
+    def linear(root: Any) -> Callable:
+        if is_large:
+            return partial(large.solve, ops)
+        if root.size:
+            return lib.solve_by_root(root)
+        return partial(large.solve_or, lib, ops) if is_tried else lib.solve_by_matrix
 
     def optimality(y: Any) -> Any:
         return _optimality(given, y, moving.grad, given.l1) + lib.nothing(moves)
 
     if lib.is_known(fixed, y0) and lib.reads_known(still.bare, y0):
         # Numbers are at hand, though perhaps under a derivative: errors can be raised.
-        y, code = find(still, y0) if is_large else _find_on_host(given, fixed, y0)
+        y, code, root = find(still, y0) if is_large else _find_on_host(given, fixed, y0, keeps_root)
         failures.tell(code, s.on_failure)
         if lib.is_known(moves):
             return failures.masked(lib, y, code, s.on_failure)
-        y, _ = lib.root(optimality, y, lambda y: (y, ()), linear)
     else:
-        search = lambda y0: lib.in_parts(partial(find, moving), y0)
-        y, code = lib.root(optimality, y0, search, linear)
-        code = lib.fixed(code)
+        y, code, root = lib.in_parts(partial(find, moving), y0)
         if s.on_failure == "warn":
             lib.tell_later(failures.warn, code)
+    y = lib.root(optimality, y, lib.solve_symmetric(linear(root)))
     y = failures.masked(lib, y, code, s.on_failure)
     return lib.marked(y, failures.marks(lib, code, s.on_failure))
 
@@ -160,12 +175,9 @@ def _on_torch(given: Task) -> Any:
     def penalties(arrays: tuple, _: Any = None) -> tuple:
         return tuple(ops.unflatten(structure, list(arrays))[2])
 
-    # The last Hessian's factor serves the derivative where nothing is held and y is a solution.
-    keeps_root = s.region.everywhere and not given.l1 and s.on_failure != "warn"
-
     def solve(function: Any, y0: Any) -> newton.Found:
         l1 = function.stack.over(penalties)(function.arrays, y0)
-        return _found(given, l1, function, y0, keeps_root)
+        return _found(given, l1, function, y0, _keeps_root(given))
 
     def find(function: Any, y0: Any) -> tuple[Any, Any, Any]:
         if large.is_large(y0):

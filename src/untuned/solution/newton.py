@@ -86,6 +86,17 @@ def times(matrix: Any, vector: Any) -> Any:
     return (matrix @ vector[..., None])[..., 0]
 
 
+def only_where(lib: Any, asked: Any, compute: Any, given: Any, otherwise: Any) -> Any:
+    """compute(given) for the problems that ask, if any does, and `otherwise` for the others."""
+
+    def once(carry: tuple) -> tuple:
+        _, asks = carry
+        # What does not depend on what the loop carries, XLA would compute before the loop.
+        return compute(lib.where(asks, given, 0.0)), asks & False
+
+    return lib.while_loop(lambda carry: carry[1], once, (otherwise, asked))[0]
+
+
 def factored(lib: Any, matrix: Any, epsilon: float) -> Factor:
     """The factor of a matrix, shifted until it is positive definite."""
     size = matrix.shape[-1]
@@ -106,7 +117,10 @@ def factored(lib: Any, matrix: Any, epsilon: float) -> Factor:
 
     def shifted(carry: tuple) -> tuple:
         _, shift, tries = carry
-        shift = lib.where(shift > 0, 10 * shift, first_shift)
+        # By ever smaller powers while it is small: where a matrix has a negative eigenvalue, that
+        # is mostly a good part of its diagonal.
+        larger = lib.where(shift < 0.1, shift**0.5, 10 * shift)
+        shift = lib.where(shift > 0, larger, first_shift)
         return lib.cholesky(scaled + shift[..., None] * unit), shift, tries + 1
 
     # A diagonal that is negative wants twice its size, so that its sign is turned.
@@ -173,7 +187,8 @@ def solve(
             value, grad = g.value_and_grad(y)
             promised = dot(at.grad, y - at.y)
             left = lib.where(free, region.reduced(lib, y, grad), 0.0)
-            energy_t = -dot(left, direction(left))
+            energy_of = lambda left: -dot(left, direction(left))
+            energy_t = only_where(lib, levelled(value), energy_of, left, energy)
             falls = (promised < 0) & (value <= at.value + ENOUGH * promised)
             fine = falls | (levelled(value) & (energy_t < energy))
             return t, y, value, grad, energy_t, fine, trial[-1] + 1

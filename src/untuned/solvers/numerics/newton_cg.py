@@ -46,22 +46,23 @@ class InnerSolution(NamedTuple):
 
 def solve_inner(
     o: Oracles, x: Tree, y: Tree, rows: Tree, share: Scalar, most: int, precondition: Map,
-    most_steps: int = MOST_STEPS, forcing: float = FORCING,
+    most_steps: int = MOST_STEPS, forcing: float = FORCING, gives_up: bool = False,
 ) -> InnerSolution:  # fmt: skip
     """`solve` with one preconditioner throughout; `most` bounds each conjugate gradients."""
     zero, none = o.ops.scalar(0.0, y), o.ops.counter(0)
     model, keeper = Model(None, zero, zero, none), Fixed(precondition, most)
-    return solve(o, x, y, rows, share, keeper, model, most_steps, forcing)
+    return solve(o, x, y, rows, share, keeper, model, most_steps, forcing, gives_up)
 
 
 def solve(
     o: Oracles, x: Tree, y: Tree, rows: Tree, share: Scalar, keeper: Keeper | Fixed, model: Model,
-    most_steps: int = MOST_STEPS, forcing: float = FORCING,
+    most_steps: int = MOST_STEPS, forcing: float = FORCING, gives_up: bool = False,
 ) -> InnerSolution:  # fmt: skip
     """y with at most `share` of the error at the start left, as `energy` sees it in grad_y g.
 
     `most_steps` bounds the steps of Newton's method; a far point's system is not solved to more
-    than a share `forcing` of its right side.
+    than a share `forcing` of its right side. One that `gives_up` ends after the first system that
+    takes all the products it may.
     """
     ops = o.ops
     rounding = 10 * ops.epsilon(y)
@@ -159,6 +160,9 @@ def solve(
             model=model,
             made=at.made + price,
         )
+        if gives_up:
+            too_slow = steps >= keeper.most(model)
+            new = new._replace(stuck=ops.where(too_slow, zero_count + 1, new.stuck))
         good = found & (energy_t <= QUARTER * energy)
         following = ops.where(good, by_model, zero_count)
         misjudged = ops.where(off, zero_count + 1, zero_count)
