@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris
 from skops import io as skops
 
 from refusals import assert_one_sentence
+from untuned import estimators
 from untuned.commands import saved_model
 from untuned.tables import decisions
 
@@ -288,16 +289,33 @@ def spoilt(flowers, photos, tmp_path):
     np.savez(tmp_path / "two.npz", a=np.ones((ROWS, 2)), b=np.ones((ROWS, 2)))
     np.save(tmp_path / "pair.npy", np.full((ROWS, 2), 0.5))
     np.save(tmp_path / "large.npy", np.full((ROWS, 3), 0.5))
+    certain = table["kind"].to_numpy()[:, None] == np.array(["setosa", "versicolor", "virginica"])
+    np.save(tmp_path / "certain.npy", np.where(certain.any(axis=1)[:, None], certain, 1 / 3))
+    table.assign(kind=["rose", *table["kind"][1:]]).to_csv(tmp_path / "lonely.csv", index=False)
     pd.DataFrame(np.full((ROWS, 3), 1 / 3), columns=list("abc")).to_csv(
         tmp_path / "names.csv", index=False
     )
 
 
+REFUSED_BY_THE_CLEANER = {
+    "probabilities of rows seen": (
+        (*CLEAN, "--probabilities", "certain.npy"),
+        "pred_probs is certain of every given label",
+    ),
+    "a class of one row": (
+        ("clean", "lonely.csv", "--label", "kind"),
+        "The class 'rose' has one row",
+    ),
+}
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_sentence_and_leaves_nothing(case, untuned, spoilt, tmp_path):
+@pytest.mark.parametrize("case", BAD | REFUSED_BY_THE_CLEANER)
+def test_bad_input_is_one_sentence_and_leaves_nothing(case, untuned, spoilt, tmp_path, monkeypatch):
+    if case in REFUSED_BY_THE_CLEANER:
+        monkeypatch.delitem(vars(estimators), "LabelCleaner")  # the stand-in takes everything
     before = sorted(tmp_path.rglob("*"))
-    arguments, words = BAD[case]
+    arguments, words = (BAD | REFUSED_BY_THE_CLEANER)[case]
     code, printed, err = untuned(*arguments, "--out", "deep/out")
     assert (code, printed) == (2, "")
     assert words in err

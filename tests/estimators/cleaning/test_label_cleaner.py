@@ -454,6 +454,16 @@ KNOWN = {"X_trusted": X_TRUSTED, "y_trusted": Y_TRUSTED}
         ({"pred_probs": np.ones((ROWS, 3))}, "pred_probs has rows that are no probabilities"),
         ({"pred_probs": np.eye(3)[GIVEN]}, "pred_probs is certain of every given label"),
         ({"y": np.r_[7, GIVEN[1:]]}, "The class 7 has one row"),
+        ({"y": np.array(["x", *["abc"[each] for each in GIVEN[1:]]], object)}, "class 'x' has one"),
+        ({"y": np.array(["a"] * ROWS, object)}, r"y has one class only \('a'\)"),
+        (
+            {
+                "y": np.array(["abc"[each] for each in GIVEN], object),
+                "X_trusted": X_TRUSTED,
+                "y_trusted": np.array(["z"] * len(Y_TRUSTED), object),
+            },
+            "y_trusted has the class 'z', which is not in y",
+        ),
         (
             KNOWN | {"X_trusted": np.where(X_TRUSTED > 0, np.inf, X_TRUSTED)},
             "Input X_trusted contains",
