@@ -1,10 +1,13 @@
-"""Which runs on JAX have their loops on the host, with derivatives alone compiled.
+"""Which runs on JAX have their loops on the host, with derivatives alone compiled, or in NumPy.
 
 `auto` on all rows, since it makes few steps of many loops inside loops: compiling those takes
 longer than all else. Of other methods those that solve for y and v inside a step, once an
 evaluation takes so long that Python between two of them does not matter: so that they keep a limit
 of time. Where functions are `reusable`, what is compiled serves all later runs, and pays: of those
 only where an evaluation takes so long that compiled loops would save nothing.
+In NumPy: those of `auto` on data that one thread of BLAS goes through, as long as NumPy has all the
+operations and no great many results. It is as quick as compiled programs there, and takes
+no time to compile; on larger data XLA's threads are of use.
 Which it is depends on counted operations and not on a clock, so a run can be repeated bit for bit.
 """
 
@@ -20,6 +23,7 @@ from untuned.ops.cache import name_of
 from untuned.problem.build import Problem
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.base import Solver
+from untuned.util import threads
 
 # Operations of one g, of which there are a few to the nanosecond: enough that Python between two
 # evaluations costs little. And of a whole step, where that is known: a good part of a second.
@@ -48,13 +52,20 @@ def moved(problem: Problem, solver: Solver) -> Problem:
         least = SAVES_NOTHING if is_reusable else WORTH_A_CALL
         if not _is_slow(problem, solver, jax_on_host.operations, least):
             return problem
-    ops: Any = jax_on_host.OnHost("full" if not is_auto or _bytes(problem) > LARGE else "least")
+    effort = "full" if not is_auto or _bytes(problem) > LARGE else "least"
+    in_numpy = is_auto and not is_reusable and _numbers(problem) < 2 * threads.PER_THREAD
+    ops: Any = jax_on_host.OnHost(effort, in_numpy)
     return dataclasses.replace(
         problem,
         oracles=Oracles(ops, o.outer_function, o.inner_function, ops.on_jax(o.project)),
         x0=ops.tree_map(ops.to_numpy, problem.x0),
         y0=ops.tree_map(ops.to_numpy, problem.y0),
     )
+
+
+def computes_in_numpy(problem: Problem) -> bool:
+    """Whether NumPy evaluates what it can of f and g."""
+    return problem.ops.name == "numpy" or bool(getattr(problem.ops, "in_numpy", False))
 
 
 def _is_slow(
@@ -68,6 +79,10 @@ def _is_slow(
         return False
     of_one = operations(problem.oracles.inner_function, problem.x0, problem.y0, *rows)
     return of_one >= least and of_one * evaluations >= LONG_STEP
+
+
+def _numbers(problem: Problem) -> int:
+    return sum(leaf.size for leaf in problem.ops.flatten(problem.data.inner)[0])
 
 
 def _bytes(problem: Problem) -> int:
