@@ -130,7 +130,8 @@ def test_a_run_compiles_nothing(monkeypatch):
     assert result.status == "converged"
 
 
-def test_many_results_are_compiled(monkeypatch):
+@pytest.mark.parametrize("limit", ["MANY", "LARGE"])
+def test_many_results_and_large_factors_are_compiled(monkeypatch, limit):
     seen = []
     jitted = OnHost._jitted
     monkeypatch.setattr(OnHost, "_jitted", lambda *args: seen.append(args[1]) or jitted(*args))
@@ -138,6 +139,6 @@ def test_many_results_are_compiled(monkeypatch):
     x = np.zeros(6, np.float32)
     value = OnHost("least", in_numpy=True).value(fn, x, x)
     assert not seen
-    monkeypatch.setattr(jax_on_host, "MANY", 10)
+    monkeypatch.setattr(jax_on_host, limit, 10)
     assert OnHost("least", in_numpy=True).value(fn, x, x) == pytest.approx(value, rel=1e-5)
     assert seen == ["value"]

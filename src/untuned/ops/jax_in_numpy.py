@@ -35,6 +35,7 @@ class Operation(NamedTuple):
     reads: tuple[int, ...]
     writes: int
     entries: int  # of its result, where computing them takes longer than in a compiled program
+    factor: int  # entries of the larger factor of a product
 
 
 class Listing(NamedTuple):
@@ -50,6 +51,11 @@ class Listing(NamedTuple):
     def entries(self) -> int:
         """The entries of all results, by which the time it takes goes."""
         return sum(operation.entries for operation in self.operations)
+
+    @property
+    def factor(self) -> int:
+        """The entries of the largest array that a product reads."""
+        return max((operation.factor for operation in self.operations), default=0)
 
 
 def listing(function: Callable, *arguments: Tree) -> Listing | None:
@@ -158,6 +164,9 @@ class _Reader:
             if key not in self.known:
                 place = self.known[key] = self._place(variable.aval)
                 entries = 0 if name in FREE else variable.aval.size
-                self.operations.append(Operation(function, reads, place, entries))
+                factor = 0
+                if name == "dot_general":
+                    factor = max(given.aval.size for given in equation.invars)
+                self.operations.append(Operation(function, reads, place, entries, factor))
             written.append(self.known[key])
         return written

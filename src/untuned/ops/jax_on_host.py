@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optree
 
@@ -27,8 +26,10 @@ from untuned.ops import Scalar, Tree, eager, jax_cache, jax_in_numpy, jax_option
 from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
+from untuned.util import threads
 
 MANY = 2**23  # entries of results, from which on a program that fuses them is worth compiling
+LARGE = 2 * threads.PER_THREAD  # entries of a factor that more threads than one should read
 
 
 class OnHost:
@@ -97,7 +98,7 @@ class OnHost:
         try:
             if self.in_numpy:
                 listing = jax_in_numpy.listing(_derivative(kind, function), *arguments)
-                if listing is not None and listing.entries <= MANY:
+                if listing is not None and listing.entries <= MANY and listing.factor < LARGE:
                     return jax_in_numpy.evaluation(listing)
             program = kept_for(function, (kind, self._effort), lambda: self._jitted(kind, function))
             lowered = program.lower(*arguments)
@@ -130,7 +131,7 @@ class OnHost:
 
     def take(self, tree: Tree, indices: Any, /) -> Tree:
         # Not by JAX's own, which would compile for it.
-        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[indices]), tree)
+        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[indices]), tree)
 
     def head(self, data: Tree, count: int | None, /) -> Tree:
         return base.head(data, count)
@@ -146,7 +147,7 @@ class OnHost:
 
     def as_given(self, tree: Tree, /) -> Tree:
         return host.tree_map(
-            lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, tree
+            lambda leaf: base.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, tree
         )
 
 

@@ -5,9 +5,9 @@ longer than all else. Of other methods those that solve for y and v inside a ste
 evaluation takes so long that Python between two of them does not matter: so that they keep a limit
 of time. Where functions are `reusable`, what is compiled serves all later runs, and pays: of those
 only where an evaluation takes so long that compiled loops would save nothing.
-In NumPy: those of `auto` on data that one thread of BLAS goes through, as long as NumPy has all the
-operations and no great many results. It is as quick as compiled programs there, and takes
-no time to compile; on larger data XLA's threads are of use.
+In NumPy: what `auto` evaluates, as long as NumPy has all the operations, one thread is enough for
+their products, and results are not too many. It is as quick as compiled programs there, and nothing
+is compiled; on larger data XLA's threads are of use.
 Which it is depends on counted operations and not on a clock, so a run can be repeated bit for bit.
 """
 
@@ -23,7 +23,6 @@ from untuned.ops.cache import name_of
 from untuned.problem.build import Problem
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.base import Solver
-from untuned.util import threads
 
 # Operations of one g, of which there are a few to the nanosecond: enough that Python between two
 # evaluations costs little. And of a whole step, where that is known: a good part of a second.
@@ -53,8 +52,7 @@ def moved(problem: Problem, solver: Solver) -> Problem:
         if not _is_slow(problem, solver, jax_on_host.operations, least):
             return problem
     effort = "full" if not is_auto or _bytes(problem) > LARGE else "least"
-    in_numpy = is_auto and not is_reusable and _numbers(problem) < 2 * threads.PER_THREAD
-    ops: Any = jax_on_host.OnHost(effort, in_numpy)
+    ops: Any = jax_on_host.OnHost(effort, in_numpy=is_auto and not is_reusable)
     return dataclasses.replace(
         problem,
         oracles=Oracles(ops, o.outer_function, o.inner_function, ops.on_jax(o.project)),
@@ -79,10 +77,6 @@ def _is_slow(
         return False
     of_one = operations(problem.oracles.inner_function, problem.x0, problem.y0, *rows)
     return of_one >= least and of_one * evaluations >= LONG_STEP
-
-
-def _numbers(problem: Problem) -> int:
-    return sum(leaf.size for leaf in problem.ops.flatten(problem.data.inner)[0])
 
 
 def _bytes(problem: Problem) -> int:
