@@ -37,6 +37,7 @@ from untuned.solvers.numerics.conjugate_gradient import Map
 
 MOST_VARIABLES = 1024  # whose matrix is 8 MB, in every checkpoint too
 ROWS_PER_VARIABLE = 10
+FEW_PRODUCTS = 10  # for which the first model is made on all rows at once
 FEWER = 8  # times as many rows that there must be for a sample to be worth its while
 SAMPLED = 1e-6  # of the largest eigenvalue: below, a sample says nothing
 EXACT = 4  # roundings of the largest eigenvalue: below, rounding makes eigenvalues noise
@@ -147,7 +148,7 @@ class Keeper:
             self.sample_price = max(1, round(variables * share))
         elif sample is not None:
             share = _count(o.ops, sample) / _count(o.ops, rows)
-            self.sample_price = share * price
+            self.sample_price = share * price + inversion
 
     def multiply(self, model: Model) -> Map:
         """The map r -> M r."""
@@ -163,10 +164,11 @@ class Keeper:
         sample_due = model.spent >= self.sample_price
         if self._quick:  # the first one at once
             none_yet = model.whole < 0
-            if math.isinf(self.sample_price):
+            if math.isinf(self.sample_price) or self.price <= FEW_PRODUCTS:
                 due = due | none_yet
             else:
                 sample_due = sample_due | none_yet
+        sample_due = sample_due & ops.logical_not(due)
         matrix, rest, whole, owed = model.matrix, model.rest, model.whole, model.owed
         price = none
         if not math.isinf(self.sample_price):
