@@ -273,10 +273,10 @@ class CountingOracles(Oracles):
 
         return type(products)(counted("hvp"), counted("cross"))
 
-    def hessian(self, x, y, rows):
+    def hessian(self, x, y, rows, beside=None):
         """One batched product, which stands for one with each unit vector."""
         self.made["hvp"] += self.ops.size(y)
-        return super().hessian(x, y, rows)
+        return super().hessian(x, y, rows, beside)
 
 
 def test_reported_counts_are_the_calls_made(any_solver):

@@ -1,5 +1,6 @@
 """The model of g's Hessian, and where `auto` ends: against products, NumPy and other precisions."""
 
+import math
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from reference.problems import regularization
 from untuned.ops import get
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
+from untuned.solvers.auto import implicit
 from untuned.solvers.numerics import linear_system, newton_cg, preconditioner
 from untuned.solvers.numerics.preconditioner import Keeper
 
@@ -148,9 +150,59 @@ def test_a_model_that_misjudges_an_energy_goes(found, goes):
     o, y = Oracles(ops, task["outer"], task["inner"]), task["y0"]
     keeper = Keeper(o, y, task["inner_data"], None, 100)
     model, _, _ = keeper.renewed(preconditioner.start(o, y), task["x0"], y)
-    model, off = keeper.judged(model, 1.0, found)
+    model, off = keeper.judged(model, 1.0, found, True)
     assert off is goes
     assert bool(keeper.renewed(model, task["x0"], y)[1]) is goes
+
+
+def squares_problem():
+    """Its Hessian is that of the rows, and of penalties that a step of x changes e^2 times."""
+    random = np.random.default_rng(4)
+    X, t = (torch.from_numpy(random.standard_normal(shape)) for shape in ((400, 12), (400,)))
+
+    def inner(x, y, rows):
+        return ((rows[0] @ y - rows[1]) ** 2).mean() + (x.exp() * y * y).sum()
+
+    o = Oracles(ops, None, inner)
+    x = torch.linspace(-2, 2, 12, dtype=torch.float64)
+    return o, x, torch.zeros_like(x), (X, t), (X[:40], t[:40])
+
+
+def test_between_two_hessians_on_all_rows_a_sample_says_how_penalties_changed():
+    o, x, y, rows, sample = squares_problem()
+    keeper = Keeper(o, y, rows, sample, 100)
+    model = preconditioner.start(o, y)._replace(owed=keeper.price)
+    model, _, price = keeper.renewed(model, x, y)
+    assert (model.whole, price) == (1, 12)
+    moved = x + torch.tensor([2.0, -2.0] * 6, dtype=torch.float64)
+    assert not keeper.renewed(model, moved, y)[1]
+    model, renewed, price = keeper.renewed(
+        keeper.charged(model, 1 + keeper.sample_price, 0), moved, y
+    )
+    assert renewed
+    assert price == math.ceil(keeper.sample_price) < 12
+    expected = np.linalg.inv(o.hessian(moved, y, rows).numpy())
+    np.testing.assert_allclose(model.matrix, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_model_that_misjudges_is_corrected_first_and_made_anew_if_that_does_not_help():
+    o, x, y, rows, sample = squares_problem()
+    keeper = Keeper(o, y, rows, sample, 100)
+    model = preconditioner.start(o, y)._replace(owed=keeper.price)
+    model, _, _ = keeper.renewed(model, x, y)
+    for fresh, price in ((False, math.ceil(keeper.sample_price)), (True, 12)):
+        judged, off = keeper.judged(model, 1.0, 10.0, fresh)
+        assert off
+        assert keeper.renewed(judged, x, y)[2] == price
+
+
+def test_other_rows_make_a_model_that_of_a_sample():
+    o, x, y, rows, sample = squares_problem()
+    keeper = Keeper(o, y, rows, sample, 100)
+    model = preconditioner.start(o, y)._replace(owed=keeper.price)
+    model = preconditioner.on_new_rows(ops, keeper.renewed(model, x, y)[0])
+    assert model.whole == 0
+    assert not model.rest.any()
 
 
 def test_a_model_is_not_made_before_products_have_cost_as_much():
@@ -187,6 +239,21 @@ def test_what_is_left_at_the_end_is_not_worth_the_while():
         result.history["outer"][0], result.history["outer"][-1], further.history["outer"][-1],
     )  # fmt: skip
     assert end - least <= 1e-3 * (first - least)
+
+
+def test_a_slow_run_ends_unless_a_tolerance_is_given(monkeypatch):
+    monkeypatch.setattr(implicit, "SLOW", 0.2)
+    monkeypatch.setattr(implicit, "LONG", 4)
+    task, values = softplus_problem(torch.float64), []
+    keep = lambda snapshot: values.append(snapshot.state.value)
+    result = untuned.minimize(**task, callback=keep)
+    window = values[-1 - max(4, 7 * len(values) // 16) :]
+    assert window[0] - window[-1] <= 0.2 * (values[0] - values[-1])
+    monkeypatch.setattr(implicit, "LONG", 10**9)
+    assert result.status == "converged"
+    assert result.steps < untuned.minimize(**task).steps
+    monkeypatch.setattr(implicit, "LONG", 4)
+    assert result.steps < untuned.minimize(**task, tol=1e-7).steps
 
 
 def test_the_end_is_that_of_the_reference_in_any_precision():

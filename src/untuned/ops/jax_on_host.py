@@ -1,5 +1,5 @@
 """The operations of :class:`untuned.ops.Ops` on JAX with loops on the host: only f, g and their
-derivatives are compiled.
+derivatives are compiled, or evaluated in NumPy (jax_in_numpy.py).
 
 A method of loops inside loops is one large program to a compiler, which takes seconds where a run
 takes tenths of one; its derivatives are a handful of small ones. And a loop in Python can look at
@@ -19,14 +19,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optree
 
-from untuned.ops import Scalar, Tree, eager, jax_cache, jax_options, jax_sharding
+from untuned.ops import Scalar, Tree, eager, jax_cache, jax_in_numpy, jax_options, jax_sharding
 from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
+from untuned.util import threads
+
+MANY = 2**23  # entries of results, from which on a program that fuses them is worth compiling
+LARGE = 2 * threads.PER_THREAD  # entries of a factor that more threads than one should read
 
 
 class OnHost:
@@ -35,9 +38,9 @@ class OnHost:
     name = "jax"
     compiles = False
 
-    def __init__(self, effort: str):
-        self._options = jax_options.of_effort(effort)
+    def __init__(self, effort: str, in_numpy: bool = False):
         self._effort = effort
+        self.in_numpy = in_numpy  # what can be evaluated there is not compiled
         self._programs: dict[Hashable, Callable] = {}
         self._compiling = 0.0
 
@@ -71,10 +74,8 @@ class OnHost:
         return self.grad_y(fn, x, y), self.products(fn, x, y)
 
     def hessian(self, fn: Any, x: Tree, y: Tree, /) -> Any:
-        count, at_once = host.size(y), base.columns_at_once(y, getattr(fn, "rows", ()))
-        if at_once >= count:
-            return np.asarray(self._call("hessian", fn, x, y))
         # On many rows the columns take long: a few at a time, and between them a look at the clock.
+        count, at_once = host.size(y), base.columns_at_once(y, getattr(fn, "rows", ()))
         units = np.eye(count + -count % at_once, count, dtype=host.ravel(y).dtype)
         blocks = units.reshape(-1, at_once, count)
         call = lambda block: np.asarray(self._call("columns", fn, x, y, block))
@@ -94,8 +95,12 @@ class OnHost:
 
     def _program(self, kind: str, function: Callable, arguments: tuple) -> Callable:
         start = time.perf_counter()
-        program = kept_for(function, (kind, self._effort), lambda: self._jitted(kind, function))
         try:
+            if self.in_numpy:
+                listing = jax_in_numpy.listing(_derivative(kind, function), *arguments)
+                if listing is not None and listing.entries <= MANY and listing.factor < LARGE:
+                    return jax_in_numpy.evaluation(listing)
+            program = kept_for(function, (kind, self._effort), lambda: self._jitted(kind, function))
             lowered = program.lower(*arguments)
             with jax_cache.used():
                 lowered.compile()  # the call that follows finds it
@@ -105,6 +110,10 @@ class OnHost:
 
     def _jitted(self, kind: str, function: Callable) -> Any:
         return jax.jit(_derivative(kind, function), compiler_options=self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return jax_options.of_effort(self._effort)
 
     def on_jax(self, function: Callable | None, /) -> Callable | None:
         """A function of x alone, such as a projection, for variables in NumPy."""
@@ -121,7 +130,8 @@ class OnHost:
             yield
 
     def take(self, tree: Tree, indices: Any, /) -> Tree:
-        return base.take(tree, indices)
+        # Not by JAX's own, which would compile for it.
+        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[indices]), tree)
 
     def head(self, data: Tree, count: int | None, /) -> Tree:
         return base.head(data, count)
@@ -137,7 +147,7 @@ class OnHost:
 
     def as_given(self, tree: Tree, /) -> Tree:
         return host.tree_map(
-            lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, tree
+            lambda leaf: base.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, tree
         )
 
 
@@ -183,8 +193,6 @@ def _derivative(kind: str, fn: Callable) -> Callable:
         return jax.value_and_grad(fn, argnums=1)
     if kind == "grad_y":
         return jax.grad(fn, argnums=1)
-    if kind == "hessian":
-        return _hessian(fn)
     if kind == "columns":
         return _columns(fn)
     return _product(kind.removeprefix("along "), fn)
@@ -206,18 +214,6 @@ def _product(wrt: str, fn: Callable) -> Callable:
             return {"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt]
 
     return product
-
-
-def _hessian(fn: Callable) -> Callable:
-    """(x, y, ...) -> grad_yy fn as a matrix, by products with many unit vectors at a time."""
-    product = _product("y", fn)
-
-    def hessian(x: Tree, y: Tree, *rows: Tree) -> Any:
-        return base.columns(
-            lambda unit: base.ravel(product(x, y, base.unravel(unit, y), *rows)), y, rows
-        )
-
-    return hessian
 
 
 def _columns(fn: Callable) -> Callable:

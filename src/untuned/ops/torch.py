@@ -245,7 +245,8 @@ def _is_many(rows: Tree, y: Tree) -> bool:
 
 
 def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
-    if _is_many(getattr(fn, "rows", None), y):
+    rows = getattr(fn, "rows", None)
+    if _is_many(rows if getattr(fn, "beside", None) is None else fn.beside, y):
         try:
             return _hessian_at_once(fn, x, y)
         except RuntimeError:  # not every function can take several vectors at a time

@@ -116,11 +116,14 @@ class Oracles:
         known = getattr(self.inner_function, "hessian_blocks", None)
         return known(y) if known else (None, self.ops.size(y), 1.0)
 
-    def hessian(self, x: Tree, y: Tree, rows: Tree) -> Any:
-        """grad_yy g as a matrix, or as a stack of its blocks, in the order of `ops.ravel`."""
+    def hessian(self, x: Tree, y: Tree, rows: Tree, beside: Tree = None) -> Any:
+        """grad_yy g as a matrix, or as a stack of its blocks, in the order of `ops.ravel`.
+
+        On a sample, `beside` are the rows that it is one of.
+        """
         if self.hessian_blocks(y)[0] is not None and self.ops.was_cut() is not True:
             return self.inner_function.hessian(x, y)  # type: ignore[attr-defined]
-        return self._derivatives.hessian(on_rows(self.inner_function, rows), x, y)
+        return self._derivatives.hessian(on_rows(self.inner_function, rows, beside), x, y)
 
 
 class OnRows(NamedTuple):
@@ -128,14 +131,15 @@ class OnRows(NamedTuple):
 
     function: Callable
     rows: Tree
+    beside: Tree = None  # of which `rows` are a sample
 
     def __call__(self, x: Tree, y: Tree) -> Scalar:
         return self.function(x, y, self.rows)
 
 
-def on_rows(function: Callable, rows: Tree) -> Any:
+def on_rows(function: Callable, rows: Tree, beside: Tree = None) -> Any:
     """A function on the given rows, or as it is where it takes none."""
-    return function if rows is None else OnRows(function, rows)
+    return function if rows is None else OnRows(function, rows, beside)
 
 
 def oracles(outer: Callable, inner: Callable, *, like: tuple[Tree, Tree]) -> Oracles:

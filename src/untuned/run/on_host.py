@@ -1,10 +1,13 @@
-"""Which runs on JAX have their loops on the host, with derivatives alone compiled.
+"""Which runs on JAX have their loops on the host, with derivatives alone compiled, or in NumPy.
 
 `auto` on all rows, since it makes few steps of many loops inside loops: compiling those takes
 longer than all else. Of other methods those that solve for y and v inside a step, once an
 evaluation takes so long that Python between two of them does not matter: so that they keep a limit
 of time. Where functions are `reusable`, what is compiled serves all later runs, and pays: of those
 only where an evaluation takes so long that compiled loops would save nothing.
+In NumPy: what `auto` evaluates, as long as NumPy has all the operations, one thread is enough for
+their products, and results are not too many. It is as quick as compiled programs there, and nothing
+is compiled; on larger data XLA's threads are of use.
 Which it is depends on counted operations and not on a clock, so a run can be repeated bit for bit.
 """
 
@@ -48,13 +51,19 @@ def moved(problem: Problem, solver: Solver) -> Problem:
         least = SAVES_NOTHING if is_reusable else WORTH_A_CALL
         if not _is_slow(problem, solver, jax_on_host.operations, least):
             return problem
-    ops: Any = jax_on_host.OnHost("full" if not is_auto or _bytes(problem) > LARGE else "least")
+    effort = "full" if not is_auto or _bytes(problem) > LARGE else "least"
+    ops: Any = jax_on_host.OnHost(effort, in_numpy=is_auto and not is_reusable)
     return dataclasses.replace(
         problem,
         oracles=Oracles(ops, o.outer_function, o.inner_function, ops.on_jax(o.project)),
         x0=ops.tree_map(ops.to_numpy, problem.x0),
         y0=ops.tree_map(ops.to_numpy, problem.y0),
     )
+
+
+def computes_in_numpy(problem: Problem) -> bool:
+    """Whether NumPy evaluates what it can of f and g."""
+    return problem.ops.name == "numpy" or bool(getattr(problem.ops, "in_numpy", False))
 
 
 def _is_slow(

@@ -55,8 +55,7 @@ def rows(problem: Problem, solver: Any, seed: int, share: float) -> Data:
     pilot = None
     if data.inner is not None:
         all_rows = round(share * problem.rows[0])
-        price = ops.hessian_price(data.inner, problem.y0)
-        count = preconditioner.pilot_rows(size(ops, problem.y0), all_rows, price)
+        count = preconditioner.pilot_rows(size(ops, problem.y0), all_rows)
         pilot = ops.take(data.inner, _order(problem, seed, 0)[:count]) if count else None
     if share == 1:
         return data._replace(pilot=pilot)

@@ -32,8 +32,10 @@ the sample is unfit, and the run begins anew on all rows.
 **Ends** by itself where each of the last quarter of its steps has gained on average less than a
 millionth of all that was gained, and the next one promises no more than they did together: at that
 rate a thousand more would gain 0.1 %. That is the same in any precision, and is left out where a
-tolerance is given. Then, and anyway, it ends where nothing is left of the first |h|, or where
-<h, p> promises less than rounding can show, three times in a row.
+tolerance is given. So is the end of a slow run: where nearly half of its steps (7/16, at least 30,
+in which BFGS has learned all it knows three times over) gained less than 0.1 % of everything. With
+and without, it ends where nothing is left of the first |h|, or where <h, p> promises less than
+rounding can show, three times in a row.
 Stalls where no shorter step lowers Phi~ though more is promised, unless |h| has fallen by the
 square root of rounding by then.
 """
@@ -54,6 +56,8 @@ FAILURES = 2
 LITTLE = 0.01  # share of the whole decrease below which a step on a sample is the last
 IDLE = 3  # steps in a row that promise a trifle
 WORTH = 1e-6  # of all that was gained: less is not worth a step; a thousand steps gain 0.1 %
+SLOW = 1e-3  # of all that was gained: less in nearly half of the steps is the end of a slow run
+LONG = 3 * lbfgs.PAIRS  # steps: fewer say nothing of how fast a run is
 NOTHING = 4e-11  # of the first hypergradient, or of the gain: none is left
 DIGITS = 1e-7  # of f: a change beyond these is none in any precision
 MOST_LINEAR_STEPS = 1000
@@ -75,7 +79,8 @@ class State(NamedTuple):
     first_norm: Scalar  # of the hypergradient
     first_value: Scalar  # Phi~ on these rows
     earlier: Scalar  # gained on other rows before
-    mark: tuple[Scalar, Scalar]  # Phi~ and the number of steps when the gain was last looked at
+    # Phi~ and the number of steps when the gain was last looked at, and when before that.
+    marks: tuple[tuple[Scalar, Scalar], tuple[Scalar, Scalar]]
     held_out: Scalar  # f on held-out rows
     gained: Scalar  # by how much it has fallen in all
     steps: Scalar  # on these rows
@@ -94,7 +99,8 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
         slope=zero, memory=lbfgs.empty(ops, x),
         length=direction.FIRST_LENGTH * entries**0.5 * ops.where(rms > 0, rms, zero + 1),
         model=preconditioner.start(o, y),
-        first_norm=zero, first_value=zero, earlier=zero, mark=(zero, zero_count),
+        first_norm=zero, first_value=zero, earlier=zero,
+        marks=((zero, zero_count), (zero, zero_count)),
         held_out=zero, gained=zero,
         steps=zero_count, failures=zero_count, idle=zero_count,
     )  # fmt: skip
@@ -107,7 +113,8 @@ def on_new_rows(o: Oracles, state: State) -> State:
     """
     zero_count, memory = o.ops.counter(0), lbfgs.empty(o.ops, state.x)
     return state._replace(
-        memory=memory, steps=zero_count, failures=zero_count, idle=zero_count,
+        memory=memory, model=preconditioner.on_new_rows(o.ops, state.model),
+        steps=zero_count, failures=zero_count, idle=zero_count,
         earlier=state.earlier + state.first_value - state.value,
     )  # fmt: skip
 
@@ -151,7 +158,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         direction=ahead.direction, slope=ahead.slope, memory=ahead.memory, length=ahead.length,
         model=trial.solved.model,
         first_norm=judged.first_norm, first_value=judged.first_value, earlier=state.earlier,
-        mark=judged.mark,
+        marks=judged.marks,
         held_out=judged.held_out, gained=judged.gained,
         steps=state.steps + 1, failures=judged.failures, idle=judged.idle,
     )  # fmt: skip
@@ -223,7 +230,7 @@ class Judgement(NamedTuple):
     over: Scalar  # whether the sample has served its turn
     first_norm: Scalar
     first_value: Scalar
-    mark: tuple[Scalar, Scalar]
+    marks: tuple[tuple[Scalar, Scalar], tuple[Scalar, Scalar]]
     held_out: Scalar
     gained: Scalar
     failures: Scalar
@@ -254,17 +261,22 @@ def _judge(
     done = (ahead.norm <= small * first_norm) | lost | at_rest
     stuck = over | (failures >= FAILURES)
     # Is it worth going on? Asked whenever another quarter of the steps has been made.
-    steps, (marked, since) = state.steps + 1, state.mark
+    steps, (marked, since), (long_marked, long_since) = state.steps + 1, *state.marks
     fresh, asked = state.steps == 0, 4 * (steps - since) >= ops.maximum(4 * IDLE, steps)
     gain_in_all = state.earlier + first_value - here.value
     worth = ops.maximum(WORTH * (steps - since) * gain_in_all, DIGITS * size_of_f)
     enough = asked & (marked - here.value <= worth) & (-ahead.slope <= worth) & (failures == 0)
     enough = enough | (idle >= IDLE)
-    mark = ops.where(fresh | asked, (here.value, steps), state.mark)
+    # Or is it slow? Then what came in as long a time again would be less than this.
+    little = SLOW * gain_in_all
+    slow = asked & (steps - long_since >= LONG) & (long_marked - here.value <= little)
+    enough = enough | (slow & (-ahead.slope <= little) & (failures == 0))
+    marks = ops.where(asked, ((here.value, steps), state.marks[0]), state.marks)
+    marks = ops.where(fresh, ((here.value, steps), (here.value, steps)), marks)
     verdict = ops.where(stuck, STALLED, ops.where(enough, ENOUGH, GO_ON))
     verdict = ops.where(done, CONVERGED, verdict)
     return Judgement(
-        verdict, over, first_norm, first_value, mark, held_out, gained, failures, idle
+        verdict, over, first_norm, first_value, marks, held_out, gained, failures, idle
     )  # fmt: skip
 
 

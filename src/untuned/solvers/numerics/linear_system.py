@@ -51,7 +51,7 @@ def solve(
 
     def round_of(carry: tuple) -> tuple:
         (at, residual), left, rounds = carry
-        model, _, price = keeper.renewed(at.model, x, y)
+        model, renewed, price = keeper.renewed(at.model, x, y)
         multiply = keeper.multiply(model)
         # `left` is the energy in units of the goal, whichever model sees it.
         energy = conjugate_gradient.energy(ops, residual, multiply)
@@ -64,7 +64,7 @@ def solve(
         over = (found.indefinite == 1) | (goal <= 0)
         model = keeper.charged(model, found.steps, ops.counter(0))
         truly = ops.where(over, energy, ops.dot(residual, ops.sub(found.z, at.v)))
-        model, _ = keeper.judged(model, energy, truly)
+        model, _ = keeper.judged(model, energy, truly, renewed)
         new = Solved(
             found.z, found.residual_norm, at.steps + found.steps,
             at.products + found.steps + price, ops.maximum(at.indefinite, found.indefinite), model,

@@ -50,7 +50,7 @@ def solve_inner(
 ) -> InnerSolution:  # fmt: skip
     """`solve` with one preconditioner throughout; `most` bounds each conjugate gradients."""
     zero, none = o.ops.scalar(0.0, y), o.ops.counter(0)
-    model, keeper = Model(None, zero, zero, none), Fixed(precondition, most)
+    model, keeper = Model(None, None, zero, zero, none), Fixed(precondition, most)
     return solve(o, x, y, rows, share, keeper, model, most_steps, forcing, gives_up)
 
 
@@ -141,7 +141,7 @@ def solve(
         beside = ops.where((at.newton_steps > 0) & (by_model == 1), tries, zero_count)
         model = keeper.charged(model, steps, beside)
         by_products = (by_model < 1) & (indefinite == 0) & (slope < 0)
-        model, off = keeper.judged(model, energy, ops.where(by_products, -slope, energy))
+        model, off = keeper.judged(model, energy, ops.where(by_products, -slope, energy), renewed)
         goal = ops.where(off, goal * -slope / energy, goal)
         new = InnerSolution(
             y=ops.where(found, ops.axpy(t, d, at.y), at.y),

@@ -10,15 +10,20 @@ form may say so (`untuned.ops.ClosedForm`).
 **On which rows.** On all of them M is the inverse itself, a step of Newton's method takes no
 product and a system one or two, for as long as x and y stay near. On a few random rows (a sample)
 M costs next to nothing and each system a handful of products: the mean over m rows differs from
-that over all by about sqrt(dim / m).
+that over all by about sqrt(dim / m). So between two Hessians on all rows the last one is corrected:
+with H_S for that of the sample,
+
+    H(x, y)  ~  H(x', y') + H_S(x, y) - H_S(x', y')
+
+which is exact in penalties, as these are the same on any rows, and in the rest wrong by the same
+share of the change alone.
 
 **When.** By counting products. One on all rows has a price in them (`Ops.hessian_price`, and what
 the inverse takes), and is made once those that it would have saved add up to it, so M never costs
-more than twice what the best moment to make it would have. What would have been saved is every
-product of a system after its first, and half of one, an evaluation, for every step of Newton's
-method without products after its first. Samples are for the time before. An M on all rows also goes
-when conjugate gradients find an error's energy, by which y and v are judged, beyond a factor of
-four of what M makes of it.
+more than twice what the best moment to make it would have; a correction likewise. What would have
+been saved is every product of a system after its first, and half of one, an evaluation, for every
+step of Newton's method without products after its first. An M also goes when conjugate gradients
+find an error's energy, by which y and v are judged, beyond a factor of four of what M makes of it.
 """
 
 from __future__ import annotations
@@ -32,22 +37,20 @@ from untuned.solvers.numerics.conjugate_gradient import Map
 
 MOST_VARIABLES = 1024  # whose matrix is 8 MB, in every checkpoint too
 ROWS_PER_VARIABLE = 10
-FEW_PRODUCTS = 10  # for which no sample is worth the program that makes its Hessian
+FEW_PRODUCTS = 10  # for which the first model is made on all rows at once
+FEWER = 8  # times as many rows that there must be for a sample to be worth its while
 SAMPLED = 1e-6  # of the largest eigenvalue: below, a sample says nothing
 EXACT = 4  # roundings of the largest eigenvalue: below, rounding makes eigenvalues noise
 OFF = 4.0
 TINY = 1e-20, 1e-200  # of the largest diagonal entry: keeps the scaling finite, in each precision
 
 
-def pilot_rows(variables: int, rows: int, price: float) -> int:
-    """How many rows a sample has: its products cost about one on all rows. 0: no samples.
-
-    `price` is that of a Hessian on all rows.
-    """
-    if variables > MOST_VARIABLES or price <= FEW_PRODUCTS:
+def pilot_rows(variables: int, rows: int) -> int:
+    """How many rows a sample has: its products cost about one on all rows. 0: no samples."""
+    if variables > MOST_VARIABLES:
         return 0
     count = max(ROWS_PER_VARIABLE * variables, rows // variables)
-    return count if count < rows else 0
+    return count if FEWER * count <= rows else 0
 
 
 def identity(o: Oracles, y: Tree) -> Any:
@@ -60,13 +63,13 @@ def identity(o: Oracles, y: Tree) -> Any:
     return unit if blocks is None else ops.stack(unit, blocks)
 
 
-def make(o: Oracles, x: Tree, y: Tree, rows: Tree, otherwise: Any, floor: float = SAMPLED) -> Any:
-    """M at (x, y), as a matrix; `otherwise` where the Hessian is zero or not finite.
+def make(o: Oracles, x: Tree, y: Tree, rows: Tree, otherwise: Any) -> Any:
+    """M at (x, y), as a matrix; `otherwise` where the Hessian is zero or not finite."""
+    return _inverted(o.ops, y, o.hessian(x, y, rows), otherwise, SAMPLED)
 
-    Eigenvalues below `floor` of the largest count as that.
-    """
-    ops = o.ops
-    hessian = o.hessian(x, y, rows)
+
+def _inverted(ops: Ops, y: Tree, hessian: Any, otherwise: Any, floor: Scalar) -> Any:
+    """M of a Hessian; eigenvalues below `floor` of the largest count as that."""
     # Divided by its largest entry, so that no power of two in g changes a bit of what follows; then
     # scaled to a unit diagonal, as a penalty may make one variable's curvature dwarf all others.
     largest = abs(hessian.diagonal(0, -2, -1)).max()
@@ -107,6 +110,7 @@ class Model(NamedTuple):
     """M, and the products that a new one would have saved."""
 
     matrix: Any  # None where there are too many variables
+    rest: Any  # what the last Hessian on all rows had beyond the sample's; None where there is none
     spent: Scalar  # since it was made
     owed: Scalar  # since the last one on all rows was made, with the price of samples
     whole: Scalar  # 1 if it is from all rows, 0 from a sample, -1 if there is none yet
@@ -114,8 +118,18 @@ class Model(NamedTuple):
 
 def start(o: Oracles, y: Tree) -> Model:
     """No model yet."""
-    zero = o.ops.scalar(0.0, y)
-    return Model(identity(o, y), zero, zero, o.ops.counter(-1))
+    zero, matrix = o.ops.scalar(0.0, y), identity(o, y)
+    is_one = matrix is not None and matrix.ndim == 2
+    return Model(matrix, 0 * matrix if is_one else None, zero, zero, o.ops.counter(-1))
+
+
+def on_new_rows(ops: Ops, model: Model) -> Model:
+    """The model for other rows, of which those it was made on are a sample."""
+    if model.rest is None:
+        return model
+    return model._replace(
+        rest=0 * model.rest, whole=ops.where(model.whole == 1, ops.counter(0), model.whole)
+    )
 
 
 class Keeper:
@@ -134,7 +148,7 @@ class Keeper:
             self.sample_price = max(1, round(variables * share))
         elif sample is not None:
             share = _count(o.ops, sample) / _count(o.ops, rows)
-            self.sample_price = share * o.ops.hessian_price(sample, y)
+            self.sample_price = share * price + inversion
 
     def multiply(self, model: Model) -> Map:
         """The map r -> M r."""
@@ -145,33 +159,46 @@ class Keeper:
         ops, none = self._o.ops, self._o.ops.counter(0)
         if model.matrix is None:
             return model, none, none
-        o, zero = self._o, ops.scalar(0.0, y)
+        zero = ops.scalar(0.0, y)
         due = model.owed >= self.price
-        sample_due = (model.whole < 1) & (model.spent >= self.sample_price)
+        sample_due = model.spent >= self.sample_price
         if self._quick:  # the first one at once
             none_yet = model.whole < 0
-            if math.isinf(self.sample_price):
+            if math.isinf(self.sample_price) or self.price <= FEW_PRODUCTS:
                 due = due | none_yet
             else:
                 sample_due = sample_due | none_yet
-        matrix, whole, owed, price = model.matrix, model.whole, model.owed, none
+        sample_due = sample_due & ops.logical_not(due)
+        matrix, rest, whole, owed = model.matrix, model.rest, model.whole, model.owed
+        price = none
         if not math.isinf(self.sample_price):
-            matrix = ops.cond(
-                sample_due, lambda: make(o, x, y, self._sample, model.matrix), lambda: model.matrix
-            )
+            matrix = ops.cond(sample_due, lambda: self._from_sample(model, x, y), lambda: matrix)
             owed = ops.where(sample_due, owed + self.sample_price, owed)
-            whole = ops.where(sample_due, none, whole)
+            whole = ops.where(sample_due & (whole < 0), none, whole)
             price = ops.where(sample_due, none + math.ceil(self.sample_price), none)
         if not math.isinf(self.price):
-            so_far = matrix
-            matrix = ops.cond(
-                due, lambda: make(o, x, y, self._rows, so_far, self._floor), lambda: so_far
-            )
+            so_far = matrix, rest
+            matrix, rest = ops.cond(due, lambda: self._from_all(model, x, y), lambda: so_far)
             whole = ops.where(due, none + 1, whole)
             owed = ops.where(due, zero, owed)
             price = ops.where(due, none + math.ceil(self.price), price)
         due = due | sample_due
-        return Model(matrix, ops.where(due, zero, model.spent), owed, whole), due, price
+        return Model(matrix, rest, ops.where(due, zero, model.spent), owed, whole), due, price
+
+    def _from_sample(self, model: Model, x: Tree, y: Tree) -> Any:
+        o = self._o
+        if self._blocks:
+            return make(o, x, y, self._sample, model.matrix)
+        floor = o.ops.where(model.whole == 1, self._floor, SAMPLED)
+        hessian = model.rest + o.hessian(x, y, self._sample, self._rows)
+        return _inverted(o.ops, y, hessian, model.matrix, floor)
+
+    def _from_all(self, model: Model, x: Tree, y: Tree) -> tuple[Any, Any]:
+        o = self._o
+        hessian, rest = o.hessian(x, y, self._rows), model.rest
+        if self._sample is not None:
+            rest = hessian - o.hessian(x, y, self._sample, self._rows)
+        return _inverted(o.ops, y, hessian, model.matrix, self._floor), rest
 
     def most(self, model: Model) -> Scalar:
         """Steps of conjugate gradients after which a new model is cheaper than to go on."""
@@ -188,14 +215,22 @@ class Keeper:
         waste = steps if self._blocks else ops.where(steps > 1, steps - 1, 0) + 0.5 * evaluations
         return model._replace(spent=model.spent + waste, owed=model.owed + waste)
 
-    def judged(self, model: Model, seen: Scalar, found: Scalar) -> tuple[Model, Scalar]:
-        """After an energy that M has seen and products have found; whether M is far off."""
+    def judged(
+        self, model: Model, seen: Scalar, found: Scalar, fresh: Scalar
+    ) -> tuple[Model, Scalar]:
+        """After an energy that M has seen and products have found; whether M is far off.
+
+        It goes then; first by way of the sample, unless it is fresh from there.
+        """
         if model.matrix is None or self._blocks:
             return model, False
         ops = self._o.ops
         off = (model.whole == 1) & ((seen > OFF * found) | (found > OFF * seen))
-        owed = ops.where(off, ops.maximum(model.owed, self.price), model.owed)
-        return model._replace(owed=owed), off
+        stale = ops.logical_not(fresh) & math.isfinite(self.sample_price)
+        due = ops.maximum(model.owed, self.price), ops.maximum(model.spent, self.sample_price)
+        owed = ops.where(off & ops.logical_not(stale), due[0], model.owed)
+        spent = ops.where(off & stale, due[1], model.spent)
+        return model._replace(owed=owed, spent=spent), off
 
 
 class Fixed:
@@ -220,7 +255,9 @@ class Fixed:
         """The same."""
         return model
 
-    def judged(self, model: Model, seen: Scalar, found: Scalar) -> tuple[Model, Scalar]:
+    def judged(
+        self, model: Model, seen: Scalar, found: Scalar, fresh: Scalar
+    ) -> tuple[Model, Scalar]:
         """The same, never off."""
         return model, False
 
