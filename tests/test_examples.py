@@ -6,6 +6,9 @@ import sys
 
 import numpy as np
 import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from torch.nn.functional import cross_entropy
 
 needs_mnist = pytest.mark.real_data("mnist")
 
@@ -90,3 +93,16 @@ def test_trusted_rows_are_of_all_classes():
     picked = loops.of_each_class(labels, rows, 15)
     assert np.bincount(labels[picked]).tolist() == [5, 5, 5]
     assert set(picked) <= set(rows)
+
+
+def test_decays_are_judged_at_the_best_temperature():
+    """As SciPy finds it, for scores that say too much and too little."""
+    judged = importlib.import_module("weight_decay").loss_when_calibrated
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 4, 200)
+    scores = random.standard_normal((200, 4)) + 2 * np.eye(4)[labels]
+    for size in (0.1, 1.0, 20.0):
+        given = torch.tensor(size * scores)
+        at = lambda times: float(cross_entropy(given * times, torch.tensor(labels)))  # noqa: B023
+        best = minimize_scalar(at, bounds=(0.01, 30), method="bounded").fun
+        assert float(judged(given, torch.tensor(labels))) == pytest.approx(best, rel=1e-6)

@@ -81,6 +81,7 @@ def run(problem, steps, inner_batches, outer_batches):
     rates = [0.03 * np.sqrt(np.mean(part**2)) for part in y]
     reach = 0.1 * np.sqrt(np.mean(x**2)) or 1.0
     sums, usual, curvature, slope, count = np.zeros_like(x), 0.0, 0.0, 0.0, 0
+    falls, quickest, settled = 0.0, 0.0, False
     path = []
 
     def adam(gradient):
@@ -100,6 +101,9 @@ def run(problem, steps, inner_batches, outer_batches):
             a[k] = 0.9 * a[k] + 0.1 * part
             here = s[k] / (1 - 0.999**count)
             v.append(a[k] / np.sqrt(here + 0.01 * here.mean()))
+        falls = 0.9 * falls + 0.1 * sum((p * q).sum() for p, q in zip(v, m, strict=True))
+        quickest = max(quickest, falls)
+        settled = settled or (t >= 10 and falls <= 0.1 * quickest)
         rows = inner_batches[2 * t + 1]
         h = -problem.g_xy(x, tuple(y), v, rows)
         if problem.penalty:
@@ -111,9 +115,11 @@ def run(problem, steps, inner_batches, outer_batches):
             h = f_x + max(slope / abs(curvature), 0.0) * h
         adam(problem.g_y(x, tuple(y), rows))
         average = [p + 10 / (10 + t) * (q - p) for p, q in zip(average, y, strict=True)]
-        usual = 0.99 * usual + 0.01 * np.sum(h**2) / max(1, np.count_nonzero(h))
-        sums = sums + h**2
-        root = np.sqrt(sums + usual / (1 - 0.99 ** (t + 1)))
-        x = x - reach * np.divide(h, root, out=np.zeros_like(h), where=h != 0)
+        if np.any(h):
+            before, all_move = usual, np.mean(h != 0) >= 0.5
+            usual = usual + 10 / (10 + t) * (np.mean(h[h != 0] ** 2) - usual)
+            if settled or not all_move:
+                sums = sums * (usual / before if all_move and before else 1) + h**2
+                x = x - reach * h / np.sqrt(sums + usual)
         path.append((x, list(average), v))
     return path

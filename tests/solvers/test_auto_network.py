@@ -11,6 +11,7 @@ from sklearn.metrics import roc_auc_score
 import untuned
 from libraries import as_numpy, convert
 from reference import network as twin
+from untuned.data.batches import Batch, Draws
 from untuned.data.streams import Stream
 from untuned.problem.build import build
 from untuned.solvers.auto import look
@@ -76,6 +77,44 @@ def test_powers_of_two_change_no_bit(library):
     ]  # fmt: skip
     np.testing.assert_array_equal(*(as_numpy(run.x) for run in runs))
     np.testing.assert_array_equal(*(as_numpy(run.y[0]) for run in runs))
+
+
+def test_x_comes_back_from_where_h_is_tiny():
+    """g has a penalty exp(x), so h is small where x is: x still follows f when f turns."""
+    solver = untuned.solvers.Auto(stochastic=True, network=True)
+    x0, y0 = torch.tensor(-3.0), [torch.tensor(0.5), torch.tensor(0.5)]
+    o = untuned.oracles(
+        lambda x, y, batch: sum((part - batch) ** 2 for part in y),
+        lambda x, y, batch: sum((part - 1) ** 2 + x.exp() * part**2 for part in y),
+        like=(x0, y0),
+    )
+    state, seen = solver.init(o, x0, y0), []
+    draws = Draws(torch.zeros(1), np.zeros((2, 1), int))
+    for t in range(400):
+        # First y should be far larger than it is, which is a large h, and then small.
+        state, _ = solver.step(o, state, Batch(draws, torch.tensor(30.0 if t < 100 else 0.0)))
+        seen.append(float(state.x))
+    assert seen[99] < -6
+    assert seen[-1] > -2
+
+
+def test_x_waits_while_training_alone_lowers_f():
+    """A decay slows training down, so f falls more slowly with it: no ground to lower it."""
+    solver = untuned.solvers.Auto(stochastic=True, network=True)
+    x0, y0 = torch.tensor(-3.0), [torch.tensor(0.1), torch.tensor(0.1)]
+    o = untuned.oracles(
+        lambda x, y, batch: sum((part - 0.9) ** 2 for part in y),
+        lambda x, y, batch: sum((part - 1) ** 2 + x.exp() * part**2 for part in y),
+        like=(x0, y0),
+    )
+    state = solver.init(o, x0, y0)
+    batch = Batch(Draws(torch.zeros(1), np.zeros((2, 1), int)), torch.zeros(1))
+    for _ in range(300):
+        state, _ = solver.step(o, state, batch)
+        if state.x != x0:
+            break
+    assert state.x != x0
+    assert 0.6 < state.moving[0] < 1
 
 
 def test_a_network_is_told_from_what_is_convex(library):

@@ -8,7 +8,16 @@ entry by entry as by AdaGrad. With fresh rows for each gradient, one step is
     v   <- a / sqrt(s + 0.01 mean(s)),   a: running mean of grad_y f, over about ten batches
     x   <- x - D h / sqrt(q + S),        h = grad_x f - (grad_xy g) v
 
-where S sums h^2 entry by entry, and q is its usual size among the entries that a batch moves.
+where S sums h^2 entry by entry, and q is its mean over the entries that a batch moves and over the
+latest tenth of the steps. Where x has an entry for each row, of which a batch moves a few, that is
+all. Where every batch moves all of x, as with decays of layers,
+
+    S   <- S q / q_before + h^2          since h shrinks by orders of magnitude where x does (a
+                                         decay exp(x)): over a plain sum x would never come back;
+
+and x waits until training alone lowers f no more than a tenth as fast as at its quickest, by
+<v, m>: before that, whatever makes y learn more slowly looks bad, as every decay does.
+
 mean(s) and q are of one leaf. r_k is 3 % of the size of leaf k at the start, D a tenth of the size
 of x's leaf, or 1 where that is zero. What is given back is an average of y over the latest tenth of
 the steps, and f is watched there.
@@ -30,8 +39,10 @@ RATE = 0.03  # of y's size, leaf by leaf
 FIRST_MOVE = 0.1  # of x's size: how far an entry moves at first, as on all rows
 MEAN, SQUARES = 0.9, 0.999  # of Adam
 DAMPING = 0.01
-MEMORY = 0.01  # weight of the newest batch in the running estimates of f and of h's size
-LATEST = 10  # the average of y is over about the latest tenth of all steps
+SETTLED = 0.1  # of the quickest fall of f by training alone: below it x begins to move
+FEW = 10  # batches that make up a running mean
+MEMORY = 0.01  # weight of the newest batch in the running estimate of f and in v's length
+LATEST = 10  # the means of y and of h^2 are over about the latest tenth of all steps
 INNER_DRAWS = 2
 
 
@@ -54,9 +65,12 @@ class State(NamedTuple):
     rates: Tree  # of y
     reach: Tree  # D
     squares_x: Tree  # S
-    usual_x: Tree  # running mean of h^2 over the entries that were moved
+    usual_x: Tree  # q
     curvature: Scalar  # <v, (grad_yy g) v>, and
     slope: Scalar  # <v, grad_y f>, where f depends on x
+    falls: Scalar  # running mean of <v, m>, how fast training alone lowers f
+    quickest: Scalar  # the largest it was
+    settled: Scalar  # 1 from when on x moves, 0 before
     mean: Scalar  # of f over the latest batches
     spread: Scalar  # its variance over them
     t: Scalar
@@ -76,7 +90,7 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
         ops.tree_map(lambda leaf: RATE * _size_of(ops, leaf), y),
         ops.tree_map(_reach_of, x),
         ops.zeros_like(x), ops.tree_map(lambda leaf: 0 * leaf.sum(), x),
-        zero, zero, zero, zero, ops.counter(0),
+        zero, zero, zero, zero, zero, zero, zero, ops.counter(0),
     )  # fmt: skip
 
 
@@ -94,6 +108,10 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
         trusted,
         moments.squares,
     )
+    falls = MEAN * state.falls + (1 - MEAN) * ops.dot(v, moments.mean)
+    quickest = ops.maximum(state.quickest, falls)
+    settled = ops.where((t >= FEW) & (falls <= SETTLED * quickest), 1.0, state.settled)
+
     rows = draw(ops, batch.inner, 1)
     slope, curvature = state.slope, state.curvature
     if direct:
@@ -108,14 +126,18 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
         second, cross = o.inner_cross(x, y, v, rows)
         hypergrad = ops.sub(f.grad_x, cross)
     y, moments = _adam(ops, y, second, moments, state.rates, 2 * t + 2)
-    average = _toward(ops, LATEST / (LATEST + t), state.y, y)
+    newest = LATEST / (LATEST + t)
+    average = _toward(ops, newest, state.y, y)
 
-    usual = ops.tree_map(_usual, hypergrad, state.usual_x)
-    fresh = 1 - (1 - MEMORY) ** (t + 1.0)
-    squares = ops.tree_map(lambda h, s: s + h * h, hypergrad, state.squares_x)
+    usual = ops.tree_map(lambda h, q: _usual(h, q, newest), hypergrad, state.usual_x)
+    taken = ops.tree_map(lambda h: ops.where(_moves_all(h), settled, 1.0) * h, hypergrad)
+    squares = ops.tree_map(
+        lambda h, s, q, before: s * ops.where(_moves_all(h), _ratio(ops, q, before), 1.0) + h * h,
+        taken, state.squares_x, usual, state.usual_x,
+    )  # fmt: skip
     moved = ops.tree_map(
-        lambda x, h, s, q, reach: x - reach * h / _root(ops, s + q / fresh),
-        x, hypergrad, squares, usual, state.reach,
+        lambda x, h, s, q, reach: x - reach * h / _root(ops, s + q),
+        x, taken, squares, usual, state.reach,
     )  # fmt: skip
     if o.project is not None:
         moved = o.project(moved)
@@ -139,7 +161,7 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
     )
     following = State(
         moved, average, v, y, moments, trusted, state.rates, state.reach, squares, usual,
-        curvature, slope, mean, spread, t + 1,
+        curvature, slope, falls, quickest, settled, mean, spread, t + 1,
     )  # fmt: skip
     return ops.cast(following, state), info
 
@@ -181,8 +203,18 @@ def _reach_of(leaf: Any) -> Any:
     return size + (size == 0)
 
 
-def _usual(h: Any, old: Any) -> Any:
-    """The running mean of h^2 over entries that a batch moves at all."""
+def _moves_all(h: Any) -> Any:
+    """Whether a batch moves half of the entries or more, and so no row's own."""
+    return ((h != 0) * 1.0).mean() >= 0.5
+
+
+def _ratio(ops: Ops, new: Any, old: Any) -> Any:
+    return ops.where(old > 0, new / ops.clip(old, 1e-37, None), 1.0)
+
+
+def _usual(h: Any, old: Any, newest: Scalar) -> Any:
+    """q: a running mean over entries that a batch moves; the old one where it moves none."""
     moved = (h != 0).sum()
-    now = (h * h).sum() / (moved + (moved == 0))
-    return old + MEMORY * (now - old)
+    none = moved == 0
+    now = (h * h).sum() / (moved + none) + none * old
+    return old + newest * (now - old)
