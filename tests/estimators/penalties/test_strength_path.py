@@ -48,7 +48,7 @@ def models(X, y, count=4, weight=None):
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_matrices_solve_what_rows_do(kind, monkeypatch):
     """Judge: the solver that looks at rows, which scikit-learn judges in test_sparse_models.py."""
-    monkeypatch.setattr(tables, "_is_better_dense", lambda X: False)
+    monkeypatch.setattr(tables, "stays_sparse", sparse.issparse)
     X, y = planted()
     weight = np.random.default_rng(1).integers(0, 4, len(y)).astype(float)
     made, _, _ = models(sparse.csr_array(X) if kind == "sparse" else X, y, weight=weight)

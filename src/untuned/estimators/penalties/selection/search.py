@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -112,15 +113,19 @@ def search(
     return Found(strengths, (at.coef, at.intercept), exact, at.result, steps, trail.path())
 
 
-def better_units(candidates: list[Rows], plan: RowRoles, limit: Limit) -> tuple[Rows, float]:
+def better_units(
+    candidates: Sequence[Callable[[], Rows]], plan: RowRoles, limit: Limit
+) -> tuple[Rows, float]:
     """The same rows in the units in which one strength predicts those held back best; and its
-    logarithm."""
-    found = [
-        (strides.descend(rows, plan, scaling.make(*rows), limit, Trail()), rows)
-        for rows in candidates
-    ]
-    bottom, rows = min(found, key=lambda each: min(each[0].losses))
-    return rows, bottom.logarithm
+    logarithm. One after the other is made, as rows may be large."""
+    bottoms = []
+    for make_rows in candidates:
+        rows = make_rows()
+        bottoms.append(strides.descend(rows, plan, scaling.make(*rows), limit, Trail()).bottom())
+    best = int(np.argmin([min(each.losses) for each in bottoms]))
+    if best < len(candidates) - 1:
+        rows = candidates[best]()
+    return rows, bottoms[best].logarithm
 
 
 def _by_strides(
@@ -128,7 +133,8 @@ def _by_strides(
     near: float | None,
 ) -> Stage:  # fmt: skip
     """One strength of very many features."""
-    bottom = strides.descend(rows, plan, scales, limit, trail, near)
+    walk = strides.descend(rows, plan, scales, limit, trail, near)
+    bottom, (coef, intercept) = walk.bottom(), walk.models()
     bend = Bend.of_rows(rows.weight)
     x = np.r_[bend.inverse(bottom.logarithm), np.zeros(groups)]
     trail.found.append(_strengths(bend, x))
@@ -138,8 +144,8 @@ def _by_strides(
         + (": time was up. Give more to go further." if late else ".")
     )
     status: Any = "max_seconds" if late else "converged"
-    result = outcome.result(x[None, :1], bottom.coef, bottom.losses, limit.taken(), message, status)
-    return Stage(x, bottom.coef, bottom.intercept, result, bottom.passes)
+    result = outcome.result(x[None, :1], coef, bottom.losses, limit.taken(), message, status)
+    return Stage(x, coef, intercept, result, bottom.passes)
 
 
 def _one(

@@ -7,7 +7,7 @@ one strength to the next. The bottom is that of the parabola through the last th
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,11 +26,9 @@ FIRST_PER_ROW = 0.1  # strength for each row, at least 10: hardly more than inte
 
 
 class Bottom(NamedTuple):
-    """Where the loss along strengths is least, and the mean of models near it."""
+    """Where the loss along strengths is least."""
 
     logarithm: float
-    coef: np.ndarray  # (features, columns)
-    intercept: np.ndarray
     losses: list[float]  # of each stride
     passes: int  # through the rows, of each model
 
@@ -73,21 +71,26 @@ class Walk:
         return self.losses[place]
 
     def bottom(self) -> Bottom:
-        """By the losses seen; the models are those looked at last."""
+        """By the losses seen."""
         best = min(self.losses, key=lambda each: self.losses[each])
         shift = 0.0
         if best - 1 in self.losses and best + 1 in self.losses:
             left, middle, right = (self.losses[best + d] for d in (-1, 0, 1))
             shift = 0.5 * (left - right) / max(left - 2 * middle + right, 1e-300)
+        losses = list(self.losses.values())
+        return Bottom(self.logarithm(best + shift), losses, self.passes)
+
+    def models(self) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of the models looked at last, (features, columns), and of their intercepts."""
         last = self.logarithm(list(self.losses)[-1])
-        coef, intercept = np.zeros(()), np.zeros(())
+        found: list[Any] = []
         for k, (train, _) in enumerate(self.folds):
             models, x = self._at(train, last)
             w, b = models.model(x, self.near[k])
-            self.near[k] = None
-            coef, intercept = coef + w[:, 0] / len(self.folds), intercept + b[0] / len(self.folds)
-        losses = list(self.losses.values())
-        return Bottom(self.logarithm(best + shift), coef, intercept, losses, self.passes)
+            self.near[k] = None  # there may be very many coefficients
+            found = [w[:, 0], b[0]] if not found else [found[0] + w[:, 0], found[1] + b[0]]
+        coef, intercept = (each / len(self.folds) for each in found)
+        return coef, intercept
 
     def _model(self, k: int, train: np.ndarray, logarithm: float) -> tuple:
         """Coefficients (features, 1, columns) and intercepts of one fold."""
@@ -114,7 +117,7 @@ class Walk:
 def descend(
     rows: Rows, plan: RowRoles, scales: Scaling, limit: Limit, trail: Trail,
     near: float | None = None,
-) -> Bottom:  # fmt: skip
+) -> Walk:  # fmt: skip
     """From a strong strength to weaker ones as long as the loss falls; if it does not fall at once,
     to stronger ones. Where the best is known to be `near`, from one stride above.
 
@@ -134,7 +137,7 @@ def descend(
             before = loss
         if place < -1 or limit.is_over():
             break
-    return walk.bottom()
+    return walk
 
 
 def _some(rows: Rows, which: np.ndarray) -> Rows:
