@@ -1,8 +1,8 @@
 """The search for strengths, and the fit of a model with those found.
 
 1. One strength for all groups: of squared errors by leaving out each row once (leave_one_out.py),
-   else by the first plan's folds, in which every row judges; of very many features in strides
-   (strides.py).
+   else by the first plan's folds, in which every row judges: by `minimize`, or in strides where
+   the Hessians of models are too large to be inverted (strides.py).
 2. From there, and from its models, one per group. Its steps are watched on rows that had no part
    in it (folds.py), and end where the loss there has not fallen for PATIENCE steps, or is far worse
    than the least. Models of squared errors are solved in closed form. The step with the least loss
@@ -27,7 +27,15 @@ from untuned.estimators.penalties.objectives.objective import Inner, Outer
 from untuned.estimators.penalties.objectives.solved import Solved
 from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.selection import leave_one_out, outcome, strides
-from untuned.estimators.penalties.selection.fitting import Scales, alike, fit, fit_all, make, solved
+from untuned.estimators.penalties.selection.fitting import (
+    MOST_INVERTED,
+    Scales,
+    alike,
+    fit,
+    fit_all,
+    make,
+    solved,
+)
 from untuned.estimators.penalties.selection.judging import (
     Judges,
     Rows,
@@ -97,7 +105,7 @@ def search(
         found = leave_one_out.search(*rows[1:], bend, trail)
         at = Stage(np.r_[found.x, np.zeros(groups)], found.coef, found.intercept, found.result)
         trail.found.append(_strengths(bend, at.x))
-    elif not len(scales().basis):
+    elif group.size > MOST_INVERTED:
         at = _by_strides(rows, plans.one, groups, scales(), trail, limit, near)
     else:
         alone = partial(run, max_seconds=limit.left())
@@ -132,7 +140,7 @@ def _by_strides(
     rows: Rows, plan: RowRoles, groups: int, scales: scaling.Scaling, trail: Trail, limit: Limit,
     near: float | None,
 ) -> Stage:  # fmt: skip
-    """One strength of very many features."""
+    """One strength of many coefficients."""
     walk = strides.descend(rows, plan, scales, limit, trail, near)
     bottom, (coef, intercept) = walk.bottom(), walk.models()
     bend = Bend.of_rows(rows.weight)
@@ -145,7 +153,7 @@ def _by_strides(
     )
     status: Any = "max_seconds" if late else "converged"
     result = outcome.result(x[None, :1], coef, bottom.losses, limit.taken(), message, status)
-    return Stage(x, coef, intercept, result, bottom.passes)
+    return Stage(x, coef, intercept, result, None if len(scales.basis) else bottom.passes)
 
 
 def _one(

@@ -1,4 +1,4 @@
-"""One strength of very many features, in strides of half a decade: each costs a fit of every fold.
+"""One strength of many coefficients, in strides of half a decade: each costs a fit of every fold.
 
 A step of `minimize` would cost several, with the models of all folds at once. Here folds are gone
 through one after another, on their own rows alone, and of each only the coefficients are kept from
