@@ -21,9 +21,6 @@ from untuned.solvers.numerics import newton_cg, preconditioner
 
 Scales = Callable[[], Scaling]  # made where it is needed
 
-# Variables of a model: to invert a Hessian costs about as many products, and conjugate gradients
-# in coordinates that are turned and scaled (scaling.py) take some tens, or a few hundred.
-MOST_INVERTED = 128
 ROUGH = 0.1  # share of the error that is left in the model that the search starts from
 
 
@@ -115,7 +112,7 @@ def solved(models: Models, x: np.ndarray, y: np.ndarray, share: float) -> np.nda
     o = Oracles(array_libraries.get("numpy"), inner, inner)
     with o.ops.precision(y):
         matrix = None
-        if inner.hessian_blocks(y)[1] <= MOST_INVERTED:
+        if inner.hessian_blocks(y)[0] is not None:
             matrix = preconditioner.identity(o, y)
         if matrix is not None:
             matrix = preconditioner.make(o, x, y, None, matrix)

@@ -23,12 +23,11 @@ import numpy as np
 from untuned.estimators.penalties.folds import Plans, RowRoles
 from untuned.estimators.penalties.objectives import closed_ridge, condensed, scaling
 from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
-from untuned.estimators.penalties.objectives.objective import Inner, Outer
+from untuned.estimators.penalties.objectives.objective import MOST_INVERTED, Inner, Outer
 from untuned.estimators.penalties.objectives.solved import Solved
 from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.selection import leave_one_out, outcome, strides
 from untuned.estimators.penalties.selection.fitting import (
-    MOST_INVERTED,
     Scales,
     alike,
     fit,

@@ -2,7 +2,8 @@
 
 A step of `minimize` would cost several, with the models of all folds at once. Here folds are gone
 through one after another, on their own rows alone, and of each only the coefficients are kept from
-one strength to the next. The bottom is that of the parabola through the last three losses.
+one strength to the next. The bottom is that of a parabola through three losses; where a fit is
+cheap there is a look at it, and a second parabola, as the curve is steeper towards weak strengths.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ class Walk:
         self.near: list[np.ndarray | None] = [None] * len(self.folds)  # inner variables
         self.bend, self.passes = Bend.of_rows(rows.weight), 0
         self.first = first
-        self.losses: dict[int, float] = {}
+        self.losses: dict[float, float] = {}
 
     def logarithm(self, place: float) -> float:
         """Of the strength so many strides away."""
         return self.first + STRIDE * place
 
-    def look(self, place: int) -> float:
+    def look(self, place: float) -> float:
         """The mean loss of the rows held back there, which is noted."""
         losses, sizes = [], np.zeros(())
         for k, (train, valid) in enumerate(self.folds):
@@ -72,13 +73,26 @@ class Walk:
 
     def bottom(self) -> Bottom:
         """By the losses seen."""
+        return Bottom(self.logarithm(self._lowest()), list(self.losses.values()), self.passes)
+
+    def closer(self) -> None:
+        """Look at the bottom, if there is a parabola to find it by."""
+        place = self._lowest()
+        if place not in self.losses:
+            self.look(place)
+
+    def _lowest(self) -> float:
+        """The bottom of the parabola through the best place and those beside it."""
         best = min(self.losses, key=lambda each: self.losses[each])
-        shift = 0.0
-        if best - 1 in self.losses and best + 1 in self.losses:
-            left, middle, right = (self.losses[best + d] for d in (-1, 0, 1))
-            shift = 0.5 * (left - right) / max(left - 2 * middle + right, 1e-300)
-        losses = list(self.losses.values())
-        return Bottom(self.logarithm(best + shift), losses, self.passes)
+        left = max((each for each in self.losses if each < best), default=None)
+        right = min((each for each in self.losses if each > best), default=None)
+        if left is None or right is None:
+            return best
+        slopes = [(self.losses[best] - self.losses[each]) / (best - each) for each in (left, right)]
+        # The slope is zero between the middles of both sides, where it is known.
+        middles = 0.5 * (left + best), 0.5 * (best + right)
+        share = slopes[0] / min(slopes[0] - slopes[1], -1e-300)
+        return float(middles[0] + share * (middles[1] - middles[0]))
 
     def models(self) -> tuple[np.ndarray, np.ndarray]:
         """The mean of the models looked at last, (features, columns), and of their intercepts."""
@@ -137,6 +151,8 @@ def descend(
             before = loss
         if place < -1 or limit.is_over():
             break
+    if len(scales.basis) and not limit.is_over():
+        walk.closer()
     return walk
 
 
