@@ -70,6 +70,15 @@ def test_absolute_penalties_drop_columns(fitting, table, norm, label):
     assert right > 0.85
 
 
+def test_a_search_in_closed_form_has_no_charts_of_gradients(fitting, table):
+    run(fitting, "scores.csv", "--label", "score", "--penalty", "all")
+    page = Path("out/report.html").read_text()
+    assert "in closed form: the least of" in page
+    assert "Gradient norms" not in page
+    run(fitting, "scores.csv", "--label", "score", "--overwrite")
+    assert "Gradient norms" in Path("out/report.html").read_text()
+
+
 def test_groups_have_a_strength_each(untuned, table):
     run(untuned, "train.csv", "--label", "relapse", "--groups", "groups.csv")
     strengths = pd.read_csv("out/strengths.csv").set_index("group")

@@ -131,7 +131,9 @@ def _about(run: Run) -> list[page.Section]:
 
 
 def _search(run: Run) -> page.Section:
-    about = run.found["run"]
+    about, history = run.found["run"], run.table("history")
+    if not history["hypergrad_norm"].any():  # no gradients were followed, so none can be shown
+        return page.Section("The run", about["message"])
     took = (
         f"The last search took {about['steps']:,} steps in {about['seconds']:.1f} s, after "
         f"{about['compile_seconds']:.1f} s of compilation. It minimizes the outer loss, whose "
@@ -140,7 +142,7 @@ def _search(run: Run) -> page.Section:
     return page.Section(
         "The run",
         "\n\n".join([*how_it_ended(about["status"], about["message"]), took]),
-        drawings.convergence(run.table("history")),
+        drawings.convergence(history),
     )
 
 

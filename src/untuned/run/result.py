@@ -58,6 +58,14 @@ class History(Mapping[str, np.ndarray]):
         self.spacing = spacing
         self._last_is_extra = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """With NumPy's arrays, since skops knows no others."""
+        return vars(self) | {"_columns": dict(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["_columns"], state["spacing"])  # type: ignore[misc]
+        self._last_is_extra = state["_last_is_extra"]
+
     def append(self, record: Mapping[str, Any]) -> None:
         """Add one record, which must have every column.
 

@@ -134,7 +134,7 @@ def test_one_strength_is_where_the_closed_form_validates_best():
 @pytest.mark.long
 def test_derivatives(loss, kind, monkeypatch):
     """Judge: finite differences of the value function."""
-    monkeypatch.setattr(tables, "_is_better_dense", lambda X: False)
+    monkeypatch.setattr(tables, "stays_sparse", sparse.issparse)
     monkeypatch.setattr(stacked, "ROWS_PER_VARIABLE", 90)  # all of them
     X, y = rows(count=90, features=3, classes=3)
     target = np.eye(3)[y] if loss == "softmax" else (y[:, None] - 1.0)
@@ -245,7 +245,7 @@ def test_sparse_is_dense(fitted, monkeypatch):
     np.testing.assert_allclose(small().fit(sparse.csr_array(X), y).coef_, fitted.coef_)
     # The path of a sparse matrix that is too large to be made dense.
     dense = small(penalty="all").fit(X, y)
-    monkeypatch.setattr(tables, "_is_better_dense", lambda X: False)
+    monkeypatch.setattr(tables, "stays_sparse", sparse.issparse)
     monkeypatch.setattr(stacked, "ROWS_PER_VARIABLE", 90)  # all of them
     assert sparse.issparse(tables.make(sparse.csr_array(X), np.ones(len(X))).X)
     model = small(penalty="all").fit(sparse.csr_array(X), y)

@@ -74,7 +74,7 @@ def test_a_gain_may_be_asked_to_be_one_standard_error():
 def test_units_that_came_with_a_sparse_table_stay_where_they_predict_better(monkeypatch):
     """Judge: scikit-learn with one penalty in those units; noise is small there, as rare words."""
     monkeypatch.setattr(scaling, "MOST_TURNED", 5)
-    monkeypatch.setattr(standardisation, "_is_better_dense", lambda X: False)
+    monkeypatch.setattr(standardisation, "stays_sparse", sparse.issparse)
     random = np.random.default_rng(0)
     X = random.normal(size=(300, 40))
     y = X[:, :3].sum(axis=1) + random.logistic(size=300) > 0
@@ -93,7 +93,7 @@ def test_units_that_came_with_a_sparse_table_stay_where_they_predict_better(monk
 def test_places_out_of_order_stay_as_they_are(monkeypatch):
     """SciPy sorts places as it goes, and those of the user's X are shared where they are sorted."""
     monkeypatch.setattr(scaling, "MOST_TURNED", 5)
-    monkeypatch.setattr(standardisation, "_is_better_dense", lambda X: False)
+    monkeypatch.setattr(standardisation, "stays_sparse", sparse.issparse)
     random = np.random.default_rng(0)
     X = sparse.random_array((300, 40), density=0.3, rng=random, format="csr")
     y = X.toarray()[:, :3].sum(axis=1) + 0.3 * random.logistic(size=300) > 0.5

@@ -43,7 +43,7 @@ def solved(loss, X, target, weight, l1, l2):
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_the_inner_solution_is_that_of_scikit_learn(kind, monkeypatch):
-    monkeypatch.setattr(tables, "_is_better_dense", lambda X: False)
+    monkeypatch.setattr(tables, "stays_sparse", sparse.issparse)
     X, y = planted()
     weight = np.random.default_rng(1).integers(1, 4, len(y)).astype(float)
     given = sparse.csr_array(X) if kind == "sparse" else X

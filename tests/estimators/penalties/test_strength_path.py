@@ -17,10 +17,10 @@ from untuned.estimators import (
 )
 from untuned.estimators.penalties import folds
 from untuned.estimators.penalties import standardisation as tables
-from untuned.estimators.penalties.objectives import gram, lasso_solver, scaling
+from untuned.estimators.penalties.objectives import gram, lasso_solver
 from untuned.estimators.penalties.objectives.lasso_solver import Design, Penalty
 from untuned.estimators.penalties.objectives.sparse_objective import SparseModels
-from untuned.estimators.penalties.selection import one_strength
+from untuned.estimators.penalties.selection import one_strength, search
 from untuned.estimators.penalties.selection.judging import Rows
 from untuned.estimators.penalties.selection.outcome import Limit
 from untuned.estimators.penalties.selection.strength_path import HeldBack, walk
@@ -48,7 +48,7 @@ def models(X, y, count=4, weight=None):
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_matrices_solve_what_rows_do(kind, monkeypatch):
     """Judge: the solver that looks at rows, which scikit-learn judges in test_sparse_models.py."""
-    monkeypatch.setattr(tables, "_is_better_dense", lambda X: False)
+    monkeypatch.setattr(tables, "stays_sparse", sparse.issparse)
     X, y = planted()
     weight = np.random.default_rng(1).integers(0, 4, len(y)).astype(float)
     made, _, _ = models(sparse.csr_array(X) if kind == "sparse" else X, y, weight=weight)
@@ -125,12 +125,12 @@ def test_where_all_features_matter_one_strength_is_kept():
 
 
 def test_strides_end_near_where_gradients_do(monkeypatch):
-    """Of very many features one strength is found by strides; here few are taken for many."""
+    """Of many coefficients one strength is found by strides; here few are taken for many."""
     X, y = planted(300, 30)
     made = {}
     monkeypatch.setattr(one_strength, "AROUND", np.zeros(0))  # the path shows strides only
     for most in (1024, 5):
-        monkeypatch.setattr(scaling, "MOST_TURNED", most)
+        monkeypatch.setattr(search, "MOST_INVERTED", most)
         made[most] = BilevelLogisticRegression(penalty="all", cv=3, random_state=0).fit(X, y > 0)
     by_gradients, by_strides = (made[most].regularization_[0] for most in (1024, 5))
     assert by_strides == pytest.approx(by_gradients, rel=0.5)

@@ -7,7 +7,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
@@ -62,16 +61,22 @@ class BilevelLinear(BaseEstimator):
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
         random = np.random.default_rng(settings.seed)
         X = standardisation.in_order(X)
-        table = standardisation.make(X, weight)
-        rows, near = Rows(loss, table, target.astype(table.X.dtype), weight), None
-        if sparse.issparse(table.X) and X.shape[1] > scaling.MOST_TURNED and self._norm() == "l2":
+
+        def rows_of(together: bool) -> Rows:
+            table = standardisation.make(X, weight, together)
+            return Rows(loss, table, target.astype(table.X.dtype, copy=False), weight)
+
+        near = None
+        wide = X.shape[1] > scaling.MOST_TURNED and self._norm() == "l2"
+        if wide and standardisation.stays_sparse(X):
             # Who made a sparse X may have scaled it well: rare words are small in TF-IDF.
-            plain = rows._replace(table=standardisation.make(X, weight, together=True))
             split = folds.splits(folds.SHARE, X, strata, random)
             plan = folds.plan(split, strata, weight, many=False)
-            rows, near = search.better_units([rows, plain], plan, settings.limit)
-            table = rows.table
-            del plain
+            units = [partial(rows_of, together) for together in (False, True)]
+            rows, near = search.better_units(units, plan, settings.limit)
+        else:
+            rows = rows_of(together=False)
+        table = rows.table
         pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
         part: Any = slice(None)
         if self.cv is None and not pack:

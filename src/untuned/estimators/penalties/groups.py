@@ -24,14 +24,14 @@ def make(
     shape = (features, columns)
     if isinstance(penalty, str):
         if penalty == "all":
-            return Groups(np.zeros(shape, np.int32), ["all"])
+            return Groups(np.broadcast_to(np.int32(0), shape), ["all"])
         if penalty == "feature":
             index = np.broadcast_to(np.arange(features, dtype=np.int32)[:, None], shape)
             names = range(features) if feature_names is None else feature_names
-            return Groups(np.ascontiguousarray(index), list(names))
+            return Groups(index, list(names))
         if penalty == kind:
             index = np.broadcast_to(np.arange(columns, dtype=np.int32), shape)
-            return Groups(np.ascontiguousarray(index), list(column_names))
+            return Groups(index, list(column_names))
         raise unknown("penalty", penalty, ("all", "feature", kind))
     if isinstance(penalty, Mapping):
         penalty = _in_order(penalty, features, feature_names)
@@ -48,7 +48,7 @@ def make(
     names = list(dict.fromkeys(penalty))
     places = {name: place for place, name in enumerate(names)}
     of_feature = np.array([places[name] for name in penalty], np.int32)
-    return Groups(np.ascontiguousarray(np.broadcast_to(of_feature[:, None], shape)), names)
+    return Groups(np.broadcast_to(of_feature[:, None], shape), names)
 
 
 def _in_order(penalty: Mapping, features: int, feature_names: Any) -> list[Any]:

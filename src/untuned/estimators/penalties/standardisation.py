@@ -55,7 +55,7 @@ def make(X: Any, weight: np.ndarray, together: bool = False) -> Standardised:
     """
     rows, features = X.shape
     dtype = np.float64 if rows * features <= SMALL else np.float32
-    if sparse.issparse(X) and _is_better_dense(X):
+    if sparse.issparse(X) and not stays_sparse(X):
         X = X.toarray()
     share = weight / weight.sum()
     mean, spread = np.zeros(features), np.zeros(features)
@@ -88,10 +88,10 @@ def make(X: Any, weight: np.ndarray, together: bool = False) -> Standardised:
     return Standardised(scaled, shift.astype(dtype), mean, scale)
 
 
-def _is_better_dense(X: Any) -> bool:
-    """Whether X is small, or would take no more memory than as value, row and column."""
+def stays_sparse(X: Any) -> bool:
+    """Whether X is sparse, and neither small nor would take less memory if it were dense."""
     rows, features = X.shape
-    return rows * features <= max(SMALL, 3 * X.nnz)
+    return bool(sparse.issparse(X) and rows * features > max(SMALL, 3 * X.nnz))
 
 
 def _blocks(X: Any) -> Iterator[tuple[slice, Any]]:

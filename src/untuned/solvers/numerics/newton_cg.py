@@ -87,17 +87,19 @@ def solve(
         energy = conjugate_gradient.energy(ops, at.grad, precondition)
         goal = ops.where(misjudged == 1, goal, goal * energy / at.energy)
         by_model = ops.where(renewed, model.whole, by_model)
-        down = ops.tree_map(lambda r: -r, at.grad)
+
+        def down() -> Tree:  # made where it is needed: vectors may be large
+            return ops.tree_map(lambda r: -r, at.grad)
 
         def from_model() -> Solution:
             return Solution(
-                precondition(down), zero, zero_count, zero_count, ops.zeros_like(y),
+                precondition(down()), zero, zero_count, zero_count, ops.zeros_like(y),
                 ops.zeros_like(y),
             )  # fmt: skip
 
         def from_products() -> Solution:
             return conjugate_gradient.solve(
-                ops, o.linear(x, at.y, rows).hvp, down, ops.zeros_like(at.y),
+                ops, o.linear(x, at.y, rows).hvp, down(), ops.zeros_like(at.y),
                 tolerance=ops.maximum(QUARTER * goal, forcing**2 * energy),
                 most=keeper.most(model), precondition=precondition,
             )  # fmt: skip

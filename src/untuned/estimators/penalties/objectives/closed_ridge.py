@@ -150,7 +150,7 @@ class ClosedRidge:
         for each, side in zip(factors, sides, strict=True):
             parts = zip(each, self.parts, strict=True)
             solved = [lapack.dpotrs(factor, side[:, part])[0] for factor, part in parts]
-            found.append(np.hstack(solved))
+            found.append(solved[0] if len(solved) == 1 else np.hstack(solved))
         return found
 
 

@@ -48,6 +48,9 @@ from untuned.estimators.penalties.strengths import Shares, Strengths
 
 # Keeps the intercept of a class finite in a model none of whose rows are of it.
 INTERCEPT_PENALTY = 1e-6
+# Variables of a model: to invert a Hessian costs about as many products, and conjugate gradients
+# in coordinates that are turned and scaled take some tens, or a few hundred.
+MOST_INVERTED = 128
 BLOCK = 2**12  # features that are worked on at once where a second array of all is to be spared
 
 
@@ -200,9 +203,11 @@ class Inner:
 
         return pull
 
-    def hessian_blocks(self, y: np.ndarray) -> tuple[int, int, float]:
+    def hessian_blocks(self, y: np.ndarray) -> tuple[int | None, int, float]:
         """A block for each model; the share of the rows that they are made of."""
         variables = y[0].size
+        if variables > MOST_INVERTED:
+            return None, y.size, 1.0
         return len(y), variables, 1 / stacked.every(self.models.target.shape[-1], variables)
 
     def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:

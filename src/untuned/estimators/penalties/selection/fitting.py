@@ -111,7 +111,9 @@ def solved(models: Models, x: np.ndarray, y: np.ndarray, share: float) -> np.nda
     inner = Inner(models)
     o = Oracles(array_libraries.get("numpy"), inner, inner)
     with o.ops.precision(y):
-        matrix = preconditioner.identity(o, y)
+        matrix = None
+        if inner.hessian_blocks(y)[0] is not None:
+            matrix = preconditioner.identity(o, y)
         if matrix is not None:
             matrix = preconditioner.make(o, x, y, None, matrix)
         found = newton_cg.solve_inner(

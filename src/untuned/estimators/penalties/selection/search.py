@@ -1,8 +1,8 @@
 """The search for strengths, and the fit of a model with those found.
 
 1. One strength for all groups: of squared errors by leaving out each row once (leave_one_out.py),
-   else by the first plan's folds, in which every row judges; of very many features in strides
-   (strides.py).
+   else by the first plan's folds, in which every row judges: by `minimize`, or in strides where
+   the Hessians of models are too large to be inverted (strides.py).
 2. From there, and from its models, one per group. Its steps are watched on rows that had no part
    in it (folds.py), and end where the loss there has not fallen for PATIENCE steps, or is far worse
    than the least. Models of squared errors are solved in closed form. The step with the least loss
@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -22,11 +23,18 @@ import numpy as np
 from untuned.estimators.penalties.folds import Plans, RowRoles
 from untuned.estimators.penalties.objectives import closed_ridge, condensed, scaling
 from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
-from untuned.estimators.penalties.objectives.objective import Inner, Outer
+from untuned.estimators.penalties.objectives.objective import MOST_INVERTED, Inner, Outer
 from untuned.estimators.penalties.objectives.solved import Solved
 from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.selection import leave_one_out, outcome, strides
-from untuned.estimators.penalties.selection.fitting import Scales, alike, fit, fit_all, make, solved
+from untuned.estimators.penalties.selection.fitting import (
+    Scales,
+    alike,
+    fit,
+    fit_all,
+    make,
+    solved,
+)
 from untuned.estimators.penalties.selection.judging import (
     Judges,
     Rows,
@@ -96,7 +104,7 @@ def search(
         found = leave_one_out.search(*rows[1:], bend, trail)
         at = Stage(np.r_[found.x, np.zeros(groups)], found.coef, found.intercept, found.result)
         trail.found.append(_strengths(bend, at.x))
-    elif not len(scales().basis):
+    elif group.size > MOST_INVERTED:
         at = _by_strides(rows, plans.one, groups, scales(), trail, limit, near)
     else:
         alone = partial(run, max_seconds=limit.left())
@@ -112,23 +120,28 @@ def search(
     return Found(strengths, (at.coef, at.intercept), exact, at.result, steps, trail.path())
 
 
-def better_units(candidates: list[Rows], plan: RowRoles, limit: Limit) -> tuple[Rows, float]:
+def better_units(
+    candidates: Sequence[Callable[[], Rows]], plan: RowRoles, limit: Limit
+) -> tuple[Rows, float]:
     """The same rows in the units in which one strength predicts those held back best; and its
-    logarithm."""
-    found = [
-        (strides.descend(rows, plan, scaling.make(*rows), limit, Trail()), rows)
-        for rows in candidates
-    ]
-    bottom, rows = min(found, key=lambda each: min(each[0].losses))
-    return rows, bottom.logarithm
+    logarithm. One after the other is made, as rows may be large."""
+    bottoms = []
+    for make_rows in candidates:
+        rows = make_rows()
+        bottoms.append(strides.descend(rows, plan, scaling.make(*rows), limit, Trail()).bottom())
+    best = int(np.argmin([min(each.losses) for each in bottoms]))
+    if best < len(candidates) - 1:
+        rows = candidates[best]()
+    return rows, bottoms[best].logarithm
 
 
 def _by_strides(
     rows: Rows, plan: RowRoles, groups: int, scales: scaling.Scaling, trail: Trail, limit: Limit,
     near: float | None,
 ) -> Stage:  # fmt: skip
-    """One strength of very many features."""
-    bottom = strides.descend(rows, plan, scales, limit, trail, near)
+    """One strength of many coefficients."""
+    walk = strides.descend(rows, plan, scales, limit, trail, near)
+    bottom, (coef, intercept) = walk.bottom(), walk.models()
     bend = Bend.of_rows(rows.weight)
     x = np.r_[bend.inverse(bottom.logarithm), np.zeros(groups)]
     trail.found.append(_strengths(bend, x))
@@ -138,8 +151,8 @@ def _by_strides(
         + (": time was up. Give more to go further." if late else ".")
     )
     status: Any = "max_seconds" if late else "converged"
-    result = outcome.result(x[None, :1], bottom.coef, bottom.losses, limit.taken(), message, status)
-    return Stage(x, bottom.coef, bottom.intercept, result, bottom.passes)
+    result = outcome.result(x[None, :1], coef, bottom.losses, limit.taken(), message, status)
+    return Stage(x, coef, intercept, result, None if len(scales.basis) else bottom.passes)
 
 
 def _one(

@@ -1,13 +1,14 @@
-"""One strength of very many features, in strides of half a decade: each costs a fit of every fold.
+"""One strength of many coefficients, in strides of half a decade: each costs a fit of every fold.
 
 A step of `minimize` would cost several, with the models of all folds at once. Here folds are gone
 through one after another, on their own rows alone, and of each only the coefficients are kept from
-one strength to the next. The bottom is that of the parabola through the last three losses.
+one strength to the next. The bottom is that of a parabola through three losses; where a fit is
+cheap there is a look at it, and a second parabola, as the curve is steeper towards weak strengths.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,11 +27,9 @@ FIRST_PER_ROW = 0.1  # strength for each row, at least 10: hardly more than inte
 
 
 class Bottom(NamedTuple):
-    """Where the loss along strengths is least, and the mean of models near it."""
+    """Where the loss along strengths is least."""
 
     logarithm: float
-    coef: np.ndarray  # (features, columns)
-    intercept: np.ndarray
     losses: list[float]  # of each stride
     passes: int  # through the rows, of each model
 
@@ -51,13 +50,13 @@ class Walk:
         self.near: list[np.ndarray | None] = [None] * len(self.folds)  # inner variables
         self.bend, self.passes = Bend.of_rows(rows.weight), 0
         self.first = first
-        self.losses: dict[int, float] = {}
+        self.losses: dict[float, float] = {}
 
     def logarithm(self, place: float) -> float:
         """Of the strength so many strides away."""
         return self.first + STRIDE * place
 
-    def look(self, place: int) -> float:
+    def look(self, place: float) -> float:
         """The mean loss of the rows held back there, which is noted."""
         losses, sizes = [], np.zeros(())
         for k, (train, valid) in enumerate(self.folds):
@@ -73,21 +72,39 @@ class Walk:
         return self.losses[place]
 
     def bottom(self) -> Bottom:
-        """By the losses seen; the models are those looked at last."""
+        """By the losses seen."""
+        return Bottom(self.logarithm(self._lowest()), list(self.losses.values()), self.passes)
+
+    def closer(self) -> None:
+        """Look at the bottom, if there is a parabola to find it by."""
+        place = self._lowest()
+        if place not in self.losses:
+            self.look(place)
+
+    def _lowest(self) -> float:
+        """The bottom of the parabola through the best place and those beside it."""
         best = min(self.losses, key=lambda each: self.losses[each])
-        shift = 0.0
-        if best - 1 in self.losses and best + 1 in self.losses:
-            left, middle, right = (self.losses[best + d] for d in (-1, 0, 1))
-            shift = 0.5 * (left - right) / max(left - 2 * middle + right, 1e-300)
+        left = max((each for each in self.losses if each < best), default=None)
+        right = min((each for each in self.losses if each > best), default=None)
+        if left is None or right is None:
+            return best
+        slopes = [(self.losses[best] - self.losses[each]) / (best - each) for each in (left, right)]
+        # The slope is zero between the middles of both sides, where it is known.
+        middles = 0.5 * (left + best), 0.5 * (best + right)
+        share = slopes[0] / min(slopes[0] - slopes[1], -1e-300)
+        return float(middles[0] + share * (middles[1] - middles[0]))
+
+    def models(self) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of the models looked at last, (features, columns), and of their intercepts."""
         last = self.logarithm(list(self.losses)[-1])
-        coef, intercept = np.zeros(()), np.zeros(())
+        found: list[Any] = []
         for k, (train, _) in enumerate(self.folds):
             models, x = self._at(train, last)
             w, b = models.model(x, self.near[k])
-            self.near[k] = None
-            coef, intercept = coef + w[:, 0] / len(self.folds), intercept + b[0] / len(self.folds)
-        losses = list(self.losses.values())
-        return Bottom(self.logarithm(best + shift), coef, intercept, losses, self.passes)
+            self.near[k] = None  # there may be very many coefficients
+            found = [w[:, 0], b[0]] if not found else [found[0] + w[:, 0], found[1] + b[0]]
+        coef, intercept = (each / len(self.folds) for each in found)
+        return coef, intercept
 
     def _model(self, k: int, train: np.ndarray, logarithm: float) -> tuple:
         """Coefficients (features, 1, columns) and intercepts of one fold."""
@@ -114,7 +131,7 @@ class Walk:
 def descend(
     rows: Rows, plan: RowRoles, scales: Scaling, limit: Limit, trail: Trail,
     near: float | None = None,
-) -> Bottom:  # fmt: skip
+) -> Walk:  # fmt: skip
     """From a strong strength to weaker ones as long as the loss falls; if it does not fall at once,
     to stronger ones. Where the best is known to be `near`, from one stride above.
 
@@ -134,7 +151,9 @@ def descend(
             before = loss
         if place < -1 or limit.is_over():
             break
-    return walk.bottom()
+    if len(scales.basis) and not limit.is_over():
+        walk.closer()
+    return walk
 
 
 def _some(rows: Rows, which: np.ndarray) -> Rows:
