@@ -44,6 +44,7 @@ def test_parts_are_made_once_and_linked(tmp_path, monkeypatch):
     for part in everything.PARTS:
         assert f'href="{part.folder}/{part.page}"' in text
         assert f"&lt;{part.name}&gt; is made" in text  # escaped
+    assert '<div class="wide prose">' in text  # sentences are not cut off at the side
     assert "not run: D-TFBO is fastest on Covtype" in words
     assert len(pandas.read_csv(out / "claims.csv")) == len(claims.CLAIMS)
     made = (out / "results.md").read_text()
@@ -186,6 +187,7 @@ def test_the_page_gets_the_tables_of_the_run(tmp_path):
     verdicts = pandas.DataFrame(columns=["the paper says", "here", "figures", "by"], dtype=str)
     text = results.markdown(tmp_path, True, verdicts, {"figure1": {"seconds": 90}})
     assert "1.5 minutes on" in text
+    assert "left after 0.6 s, without tuning and with it. Quick: at most 2,000 rows" in text
     ends = [line for line in text.splitlines() if line.startswith(("| soba", "| maid"))]
     assert ends == ["| soba, tuned | 10.0% |", "| soba | 90.0% |", "| maid | diverges |"]
     assert (

@@ -98,7 +98,7 @@ def _write_page(path: Path, quick: bool, verdicts: Any, done: dict[str, Any]) ->
     if quick:
         lead += " Quick: fewer rows, shorter runs and fewer seeds than the paper's, so the verdicts"
         lead += " are about these."
-    sections = [page.Section("The claims", "", page.table(verdicts))]
+    sections = [page.Section("The claims", "", page.table(verdicts, prose=True))]
     for part in PARTS:
         made = done[part.name]
         if "failed" in made:

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from untuned.experiments.comparison import grids, standings
+from untuned.experiments.comparison import grids, plans, standings
 from untuned.experiments.continual import runs, summary
 from untuned.experiments.continual.protocols import ROWS
 
@@ -35,10 +35,13 @@ def markdown(out: Path, quick: bool, verdicts: pandas.DataFrame, done: dict[str,
     parts = [f"{words}\n\n{summary.markdown(_short(verdicts))}"]
     if (out / COMPARED).exists():
         left = _left(pandas.read_parquet(out / COMPARED))
-        parts.append(f"Share of the way left, without tuning and with it:\n\n{left}")
+        plan = plans.plan(quick, 0, None, None, None)
+        after = f"Share of the way left after {plan.max_seconds:g} s, without tuning and with it."
+        parts.append(f"{after} {plan.reduced}\n\n{left}")
     if (out / STREAMS).exists():
         memories = _memories(pandas.read_parquet(out / STREAMS))
-        parts.append(f"Mean test accuracy after the last task of Split MNIST:\n\n{memories}")
+        stream = "Split MNIST" if quick else "Split CIFAR-100"
+        parts.append(f"Mean test accuracy after the last task of {stream}:\n\n{memories}")
     return "\n".join(parts)
 
 

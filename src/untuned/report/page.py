@@ -28,6 +28,7 @@ table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabu
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-align: right;
          white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
+.prose th, .prose td { text-align: left; vertical-align: top; white-space: normal; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--shade); padding: 0.7rem; }
 h1, p { overflow-wrap: anywhere; }
 .charts { display: grid; gap: 1rem;
@@ -66,9 +67,13 @@ def chart(figure: Any, tools: bool = True) -> str:
     )
 
 
-def table(frame: pandas.DataFrame) -> str:
-    """A frame as an HTML table that scrolls sideways on a phone; text in it is escaped."""
-    return f'<div class="wide">{frame.to_html(index=False, border=0, na_rep="")}</div>'
+def table(frame: pandas.DataFrame, prose: bool = False) -> str:
+    """A frame as an HTML table that scrolls sideways on a phone; text in it is escaped.
+
+    `prose`: cells hold sentences, which go on in the next line.
+    """
+    text = frame.to_html(index=False, border=0, na_rep="")
+    return f'<div class="wide{" prose" * prose}">{text}</div>'
 
 
 def write(
