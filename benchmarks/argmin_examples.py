@@ -3,8 +3,9 @@
     python argmin_examples.py PART ROUNDS       one line of JSON; for argmin.py, which says how
 
 Needs jaxopt and untuned. Forward and backward, processor time, one thread, float64, both sides
-taking turns. The gradient of ours is compared with finite differences of its own values, and those
-of jaxopt's solvers with ours; each is given the loosest tolerance that brings it within 1e-6.
+taking turns. The gradient of ours, as exact as it comes, is compared with finite differences of its
+own values; every other one with that. For each of two accuracies a solver is given the loosest
+tolerance that brings it there, ours for the lower one as well.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from sklearn import datasets
 
 import untuned
 
-ACCURACY, TOLERANCES = 1e-6, (1e-6, 1e-8, 1e-10)
+ROUGH, FINE = 1e-6, 1e-10  # relative errors of a gradient
+# jaxopt's solvers may go from the first of these to the last; ours has a tolerance for ROUGH alone.
+TOLERANCES, OUR_TOLERANCES = (1e-6, 1e-8, 1e-10, 1e-12), (1e-3, 1e-5, 1e-7)
 MOST = 20_000  # iterations that a solver may take
 TURN = 0.02  # seconds of one side before the other's turn
 # jaxopt's linear solvers leave up to 1e-4 of the gradient if they are not told otherwise.
-EXACT = partial(linear_solve.solve_normal_cg, tol=1e-10)
-EXACT_SYMMETRIC = partial(linear_solve.solve_cg, tol=1e-10)
+EXACT = partial(linear_solve.solve_normal_cg, tol=1e-11)
+EXACT_SYMMETRIC = partial(linear_solve.solve_cg, tol=1e-11)
 
 
 class Example(NamedTuple):
@@ -38,7 +41,7 @@ class Example(NamedTuple):
 
     x0: Any
     outer: Callable  # of (x, y)
-    ours: Callable  # of x
+    ours: Callable  # of (tol, x)
     theirs: dict[str, Callable]  # of (tol, x)
 
 
@@ -75,7 +78,7 @@ def ridge() -> Example:
     y0 = jnp.zeros(10)
     return Example(
         jnp.full(10, -2.0), lambda x, y: squares(y, held),
-        lambda x: untuned.argmin(lambda x, y: fun(y, x), x, y0), smooth(fun, y0),
+        lambda tol, x: untuned.argmin(lambda x, y: fun(y, x), x, y0, tol=tol), smooth(fun, y0),
     )  # fmt: skip
 
 
@@ -87,7 +90,7 @@ def logistic() -> Example:
     y0 = jnp.zeros(30)
     return Example(
         jnp.full(30, -4.0), lambda x, y: loss(y, held),
-        lambda x: untuned.argmin(lambda x, y: fun(y, x), x, y0), smooth(fun, y0),
+        lambda tol, x: untuned.argmin(lambda x, y: fun(y, x), x, y0, tol=tol), smooth(fun, y0),
     )  # fmt: skip
 
 
@@ -114,7 +117,9 @@ def lasso() -> Example:
 
     return Example(
         jnp.asarray(-3.0), lambda x, y: squares(y, held),
-        lambda x: untuned.argmin(lambda x, y: fun(y, x), x, y0, l1=jnp.exp(x)),
+        lambda tol, x: untuned.argmin(
+            lambda x, y: fun(y, x), x, y0, l1=jnp.exp(x), tol=tol
+        ),
         {"ProximalGradient": proximal, "BlockCoordinateDescent": blocks},
     )  # fmt: skip
 
@@ -151,7 +156,9 @@ def svm() -> Example:
 
     return Example(
         jnp.asarray(-1.0), lambda x, y: ((signed(x, held) @ y - held[1]) ** 2).mean(),
-        lambda x: untuned.argmin(lambda x, y: fun(y, x), x, y0, constraint=(0, 1)),
+        lambda tol, x: untuned.argmin(
+            lambda x, y: fun(y, x), x, y0, constraint=(0, 1), tol=tol
+        ),
         {"ProjectedGradient": projected, "BoxCDQP": coordinates, "BoxOSQP": program},
     )  # fmt: skip
 
@@ -174,7 +181,9 @@ def equilibrium() -> Example:
 
     return Example(
         x0, lambda x, y: ((y @ x["out"] - targets) ** 2).mean(),
-        lambda x: jax.vmap(lambda one: untuned.argmin(apart, x, jnp.zeros(6), data=one))(inputs),
+        lambda tol, x: jax.vmap(
+            lambda one: untuned.argmin(apart, x, jnp.zeros(6), data=one, tol=tol)
+        )(inputs),
         {name: partial(solve, name) for name in ("FixedPointIteration", "AndersonAcceleration")},
     )  # fmt: skip
 
@@ -207,8 +216,8 @@ def coding() -> Example:
 
     return Example(
         x0, lambda x, y: ((rows - y @ x) ** 2).mean(),
-        lambda x: jax.vmap(
-            lambda row: untuned.argmin(one, x, jnp.zeros(24), data=row, l1=0.2)
+        lambda tol, x: jax.vmap(
+            lambda row: untuned.argmin(one, x, jnp.zeros(24), data=row, l1=0.2, tol=tol)
         )(rows),
         {"ProximalGradient": proximal, "ProximalGradient of each": each},
     )  # fmt: skip
@@ -223,7 +232,7 @@ def distillation() -> Example:
     x0 = jnp.stack([rows[labels == k].mean(0) for k in range(10)])
     return Example(
         x0, lambda x, y: -scores(y, rows)[jnp.arange(600), labels].mean(),
-        lambda x: untuned.argmin(lambda x, y: fun(y, x), x, jnp.zeros(650)),
+        lambda tol, x: untuned.argmin(lambda x, y: fun(y, x), x, jnp.zeros(650), tol=tol),
         smooth(fun, jnp.zeros(650)),
     )  # fmt: skip
 
@@ -256,8 +265,8 @@ def sinusoids() -> Example:
     return Example(
         jnp.asarray(0.5 * rng.standard_normal(ends[-1])),
         lambda x, y: jax.vmap(loss)(y, judging).mean(),
-        lambda x: jax.vmap(
-            lambda points: untuned.argmin(lambda x, y, d: fun(y, x, d), x, x, data=points)
+        lambda tol, x: jax.vmap(
+            lambda points: untuned.argmin(lambda x, y, d: fun(y, x, d), x, x, data=points, tol=tol)
         )(given),
         {name: partial(solve, name) for name in ("LBFGS", "BFGS")},
     )  # fmt: skip
@@ -270,7 +279,7 @@ def picture(fun_of: Callable, x0: Any) -> Example:
     fun = fun_of(noisy)
     return Example(
         x0, lambda x, y: ((y - clean) ** 2).mean(),
-        lambda x: untuned.argmin(lambda x, y: fun(y, x), x, noisy),
+        lambda tol, x: untuned.argmin(lambda x, y: fun(y, x), x, noisy, tol=tol),
         smooth(fun, noisy, "LBFGS", "NonlinearCG"),
     )  # fmt: skip
 
@@ -339,21 +348,30 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     example, rounds = PARTS[sys.argv[1]](), int(sys.argv[2])
     whole = lambda solve: jax.jit(jax.value_and_grad(lambda x: example.outer(x, solve(x))))
-    ours = whole(example.ours)
-    exact = ours(example.x0)[1]
-    values = jax.jit(lambda x: example.outer(x, example.ours(x)))
-    found: dict[str, Any] = {"difference": finite_difference(values, example.x0, exact)}
+    ours = whole(partial(example.ours, None))
+    exact = flat(ours(example.x0)[1])
+    values = jax.jit(lambda x: example.outer(x, example.ours(None, x)))
+    found: dict[str, Any] = {
+        "difference": finite_difference(values, example.x0, ours(example.x0)[1])
+    }
     runs = {"ours": ours}
-    for name, solve in example.theirs.items():
-        errors = []
-        for tol in TOLERANCES:
+
+    def tried(name: str, solve: Callable, tolerances: tuple, accuracies: tuple) -> None:
+        """The loosest tolerances that bring a solver to each accuracy."""
+        errors, left = [], list(accuracies)
+        for tol in tolerances:
             run = whole(partial(solve, tol))
-            apart = flat(run(example.x0)[1]) - flat(exact)
-            errors.append(float(np.linalg.norm(apart) / np.linalg.norm(flat(exact))))
-            if errors[-1] <= ACCURACY:
-                runs[name] = run
+            apart = flat(run(example.x0)[1]) - exact
+            errors.append(float(np.linalg.norm(apart) / np.linalg.norm(exact)))
+            while left and errors[-1] <= left[0]:
+                runs[f"{name}, {left.pop(0):.0e}"] = run
+            if not left:
                 break
-        found[f"{name} error"] = min(errors, default=np.nan)
+        found[f"{name} error"] = min(errors)
+
+    tried("ours", example.ours, OUR_TOLERANCES, (ROUGH,))
+    for name, solve in example.theirs.items():
+        tried(name, solve, TOLERANCES, (ROUGH, FINE))
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():

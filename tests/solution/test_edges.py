@@ -9,6 +9,8 @@ import torch
 from torch.autograd import gradgradcheck
 
 import untuned
+from untuned.ops import torch_roots
+from untuned.solution import newton
 
 # torch's own forward mode uses what it deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
@@ -167,3 +169,52 @@ def test_second_derivatives_within_a_set(constraint, start):
         g, x, torch.full((3,), start, dtype=torch.float64), data=data, constraint=constraint
     )
     assert gradgradcheck(y, (wide(0.4, -0.9, 0.5), wide(0.3, 0.2, 0.1)))
+
+
+@pytest.mark.parametrize("lib", [np, torch])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_variables_in_units_far_apart(lib, dtype):
+    """The same logistic regression with its features in units from 1e-6 to 1e6."""
+    rng = np.random.default_rng(0)
+    rows, labels = rng.standard_normal((40, 3)), np.sign(rng.standard_normal(40))
+    like = (lambda a: torch.tensor(a, dtype=getattr(torch, dtype))) if lib is torch else (
+        lambda a: np.asarray(a, dtype))  # fmt: skip
+    log1p = torch.log1p if lib is torch else jnp.log1p
+    exp = torch.exp if lib is torch else jnp.exp
+
+    def inner(x, y, data):
+        rows, labels, units = data
+        return log1p(exp(-labels * (rows @ y))).mean() + 0.05 * ((units * y) ** 2).sum()
+
+    found = []
+    for units in (np.ones(3), np.array([1e-6, 1.0, 1e6]), np.array([1e6, 1e3, 1e-6])):
+        data = tuple(like(part) for part in (rows * units, labels, units))
+        y = untuned.argmin(inner, like(0.0), like(np.zeros(3)), data=data)
+        found.append(np.asarray(y, np.float64) * units)
+    accuracy = 1e-5 if dtype == "float32" else 1e-12
+    np.testing.assert_allclose(found, [found[0]] * 3, rtol=accuracy)
+
+
+def test_a_start_on_a_bound_that_float32_rounds():
+    y0 = torch.full((2,), 0.3)  # 0.3 in float32 is a little more than 0.3
+    y = untuned.argmin(
+        lambda x, y: ((y - x) ** 2).sum(), torch.tensor(1.0), y0, constraint=(0, 0.3)
+    )
+    np.testing.assert_array_equal(y, y0)
+
+
+def test_a_stack_of_no_problems():
+    many = jax.vmap(lambda x: untuned.argmin(lambda x, y: ((y - x) ** 2).sum(), x, jnp.zeros(2)))
+    assert jax.jit(many)(jnp.zeros(0)).shape == (0, 2)
+
+
+def test_a_negative_eigenvalue_takes_few_factorizations(monkeypatch):
+    lib = torch_roots
+    factored, seen = lib.cholesky, []
+    monkeypatch.setattr(lib, "cholesky", lambda matrix: seen.append(matrix) or factored(matrix))
+    matrix = torch.tensor([[1.0, 1.4], [1.4, 1.0]], dtype=torch.float64)  # eigenvalues 2.4, -0.4
+    factor = newton.factored(lib, matrix, 2e-16)
+    assert not factor.regular
+    shift = (factor.root @ factor.root.mT - matrix)[0, 0]
+    assert 0.4 < shift < 4
+    assert len(seen) <= 7

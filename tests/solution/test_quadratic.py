@@ -9,6 +9,7 @@ from scipy.optimize import LinearConstraint, minimize
 
 import untuned
 from refusals import refused
+from untuned.solution import interior_point
 
 solve = untuned.quadratic_program
 
@@ -100,6 +101,26 @@ def test_stacks_on_both_libraries_and_maps():
     assert isinstance(shared, np.ndarray)
     one = solve(given[0][0], given[1][7], *(part[0] for part in given[2:]))
     np.testing.assert_allclose(shared[7], one, atol=1e-12)
+
+
+def test_ends_when_the_inequalities_are_sorted(monkeypatch):
+    step, steps = interior_point._step, []
+    monkeypatch.setattr(interior_point, "_step", lambda *a: steps.append(a) or step(*a))
+    given = program(3, n=20, equal=4, unequal=30, lead=(50,))
+    y = solve(*tensors(given)).numpy()
+    assert len(steps) < 20  # rounding would let them go on to the 60th
+    for k in range(50):
+        assert_optimal([part[k] for part in given], y[k])
+
+
+def test_goes_on_where_an_inequality_is_just_touched():
+    # y1 is held by 0 <= y1 with a price of 1e-5, so that s and z stay close for long.
+    Q, G = torch.eye(2, dtype=torch.float64), -torch.eye(2, dtype=torch.float64)
+    c = torch.tensor([1e-5, -1.0], dtype=torch.float64, requires_grad=True)
+    y = solve(Q, c, G=G, h=torch.zeros(2, dtype=torch.float64))
+    (slope,) = torch.autograd.grad(y.sum(), c)
+    np.testing.assert_allclose(y.detach(), [0, 1], atol=1e-12)
+    np.testing.assert_allclose(slope, [0, -1], atol=1e-12)
 
 
 def test_float32_and_badly_conditioned():

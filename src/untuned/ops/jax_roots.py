@@ -49,6 +49,12 @@ def cholesky_solve(lower: Any, b: Any) -> Any:
     return jax.scipy.linalg.cho_solve((lower, True), b)
 
 
+def solver(matrix: Any) -> Callable:
+    """The map from right sides to solutions of a system; NaN or infinite where it is singular."""
+    factors = jax.scipy.linalg.lu_factor(matrix)
+    return lambda b: jax.scipy.linalg.lu_solve(factors, b[..., None])[..., 0]
+
+
 def take_in(leaf: Any, like: Any = None) -> Any:
     """A leaf as an array; floats in the dtype of `like`."""
     array = jnp.asarray(leaf)
@@ -208,7 +214,7 @@ def in_parts(function: Callable, y: Any) -> Tree:
     def run_stack(count: int, stacked: list[bool], *arguments: Any) -> tuple[list[Any], list[bool]]:
         moving = [array for array, has in zip(arguments, stacked, strict=True) if has]
         entries = sum(array.size for array in moving) // max(count, 1) + y.size**2
-        parts = -(-count // max(1, PART // entries))
+        parts = max(1, -(-count // max(1, PART // entries)))
         length = -(-count // parts)
         # The last part is filled up with problems that are solved already.
         rows = jnp.minimum(jnp.arange(parts * length), count - 1).reshape(parts, length)

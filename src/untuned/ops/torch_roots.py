@@ -21,7 +21,7 @@ maximum, eye, diagonal, largest, smallest, sort = (
     torch_stack.smallest, torch_stack.sort,
 )  # fmt: skip
 broadcast_to, broadcast_shapes = torch.broadcast_to, torch.broadcast_shapes
-join, stack, solve = torch.cat, torch.stack, torch_stack.solve
+join, stack, solve, solver = torch.cat, torch.stack, torch_stack.solve, torch_stack.solver
 cholesky, cholesky_solve = torch_stack.cholesky, torch_stack.cholesky_solve
 take_in, numbers, is_known = torch_stack.take_in, torch_stack.numbers, torch_stack.is_known
 reads_more, while_loop = torch_stack.reads_more, torch_stack.while_loop

@@ -47,7 +47,7 @@ def smallest(array: Any) -> Any:
 def cholesky(matrix: Any) -> Any:
     """The lower factor; NaN where the matrix is not positive definite."""
     lower, failed = torch.linalg.cholesky_ex(matrix)
-    return torch.where((failed == 0)[..., None, None], lower, torch.nan)
+    return torch.where((failed == 0)[..., None, None], lower, torch.nan) if failed.any() else lower
 
 
 def cholesky_solve(lower: Any, b: Any) -> Any:
@@ -58,6 +58,13 @@ def solve(matrix: Any, b: Any) -> Any:
     """The solution of a stack of systems; NaN where a matrix is singular."""
     found, failed = torch.linalg.solve_ex(matrix, b)
     return torch.where((failed == 0)[..., None, None], found, torch.nan)
+
+
+def solver(matrix: Any) -> Callable:
+    """The map from right sides to solutions of a stack of systems; NaN or infinite where one is
+    singular."""
+    factors, pivots, _ = torch.linalg.lu_factor_ex(matrix)
+    return lambda b: torch.linalg.lu_solve(factors, pivots, b[..., None])[..., 0]
 
 
 def take_in(leaf: Any, like: Any = None) -> Any:
@@ -188,14 +195,16 @@ class Function:
     def __init__(self, stack: Stack, arrays: tuple):
         self.stack, self.arrays = stack, arrays
         self.all = stack.over(stack.function)
+        self.last: tuple[Any, ...] = (None,)
 
     def value_and_grad(self, y: Any) -> tuple[Any, Any]:
-        y = y.detach().requires_grad_()
+        at = y.detach().requires_grad_()
         with torch.enable_grad():
-            value = self.all(self.arrays, y)
+            value = self.all(self.arrays, at)
             # Problems know nothing of each other, so the sum's gradient has that of each.
-            (grad,) = gradients([value.sum()], [y])
-        return value.detach()[..., None].to(y.dtype), grad
+            (grad,) = gradients([value.sum()], [at], create_graph=True)
+        self.last = y, at, grad
+        return value.detach()[..., None].to(y.dtype), grad.detach()
 
     def hessian(self, y: Any) -> Any:
         return self.stack.over(jacobian(self.stack.grad))(self.arrays, y)
@@ -208,8 +217,11 @@ class Function:
         """
         if not asked.any():
             return asked
+        if self.last[0] is not y:
+            self.value_and_grad(y)
+        _, at, grad = self.last
         probe = take_in(np.random.default_rng(0).standard_normal(y.shape[-1]), y)
-        found = self.stack.over(self.stack.product)(self.arrays, y, probe.expand(y.shape))
+        (found,) = gradients([grad], [at], [probe])
         size = matrix.abs() @ probe.abs()
         same = (found - matrix @ probe).abs() <= ROUNDING * torch.finfo(y.dtype).eps * size
         return asked & same.all(-1, keepdim=True)

@@ -134,10 +134,10 @@ def _on_jax(given: Task) -> Any:
 
     def linear(root: Any) -> Callable:
         if is_large:
-            return partial(large.solve, ops)
+            return partial(large.solve, ops, tol=s.tol)
         if root.size:
             return lib.solve_by_root(root)
-        return partial(large.solve_or, lib, ops) if is_tried else lib.solve_by_matrix
+        return partial(large.solve_or, lib, ops, s.tol) if is_tried else lib.solve_by_matrix
 
     def optimality(y: Any) -> Any:
         return _optimality(given, y, moving.grad, given.l1) + lib.nothing(moves)
@@ -193,6 +193,6 @@ def _on_torch(given: Task) -> Any:
         lambda arrays, y, grad: _optimality(given, y, grad, penalties(arrays)),
         find,
         lambda code: failures.marks(lib, code, s.on_failure),
-        partial(large.solve, ops) if large.is_large(y0) else None,
+        partial(large.solve, ops, tol=s.tol) if large.is_large(y0) else None,
     )
     return lib.Argmin.apply(root, y0, *arrays)[0]

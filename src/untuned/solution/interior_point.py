@@ -6,6 +6,10 @@ Newton's method for the conditions of optimality with s z = mu instead of zero, 
 (Mehrotra's predictor and corrector; Nocedal and Wright, "Numerical Optimization", 16.6). At its end
 z > s tells the inequalities that hold y, and those make a system of linear equations for y.
 All arrays may be stacks of programs, each with its own end.
+
+The end is where s and z are far apart for each inequality: the system then gives y to all digits,
+and says whether the inequalities were the right ones. Only if they were not, as where y just
+touches one, steps go on until mu is all but zero, where rounding takes over from them.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from untuned.solution.newton import dot, norm, times
 MOST_STEPS = 60
 INSIDE = 0.99  # share of the way to the boundary
 EXACT = 0.75  # power of the spacing of numbers that gaps shrink to
+SORTED = 0.25  # power of it that the smaller of s and z is of the larger where they are far apart
 KEPT = 0.5  # power of it by which inequalities may be missed, of the size of y and h
 
 
@@ -43,6 +48,13 @@ class At(NamedTuple):
     price: Any  # multipliers of A y = b
     done: Any
     steps: Any
+
+
+class Guess(NamedTuple):
+    at: At
+    held: Any  # one for the inequalities that hold y, zero for the others
+    code: Any  # one of `newton`
+    rounds: Any
 
 
 def held_system(lib: Any, p: Program, held: Any) -> tuple[Any, Any]:
@@ -86,19 +98,21 @@ def _longest(lib: Any, v: Any, d: Any) -> Any:
     return lib.smallest(lib.where(d < 0, -v / lib.where(d < 0, d, -1.0), 1.0)).clip(None, 1.0)
 
 
-def _step(lib: Any, p: Program, at: At, goal: float) -> At:
+def _step(lib: Any, p: Program, at: At, epsilon: float, is_first: Any) -> At:
+    """The next point; in the first round a program is done when its inequalities are sorted."""
+    goal = epsilon**EXACT
     n, equal, unequal = p.sizes
     slope = times(p.Q, at.y) + p.c + times(p.A.mT, at.price) + times(p.G.mT, at.z)
     missed, gap = times(p.A, at.y) - p.b, times(p.G, at.y) + at.s - p.h
     ratio = at.z / at.s
     top = lib.join([p.Q + p.G.mT @ (ratio[..., None] * p.G), p.A.mT], -1)
     corner = lib.zeros_like(p.c[..., :1, None]) * lib.zeros_like(lib.eye(max(equal, 1), p.c))
-    matrix = lib.join([top, lib.join([p.A, corner[..., :equal, :equal]], -1)], -2)
+    solved = lib.solver(lib.join([top, lib.join([p.A, corner[..., :equal, :equal]], -1)], -2))
 
     def direction(complement: Any) -> tuple[Any, Any, Any, Any]:
         """To where s z + ds z + s dz is less by `complement`."""
         bent = slope + times(p.G.mT, ratio * gap - complement / at.s)
-        both = _solve(lib, matrix, -lib.join([bent, missed], -1))
+        both = solved(-lib.join([bent, missed], -1))
         dy = both[..., :n]
         ds = -gap - times(p.G, dy)
         return dy, ds, -(complement + at.z * ds) / at.s, both[..., n:]
@@ -117,11 +131,16 @@ def _step(lib: Any, p: Program, at: At, goal: float) -> At:
     dy, ds, dz, dprice = direction(at.s * at.z + ds * dz - share * mu)
     t = INSIDE * length(ds, dz)
     t = lib.where(t >= INSIDE, 1.0 - goal**0.5 + 0 * t, t)
-    small = lambda v, size: norm(v) <= goal * (1 + size)
-    there = small(slope, norm(p.c) + norm(times(p.Q, at.y)) + norm(times(p.G.mT, at.z)))
-    there = there & small(missed, norm(p.b)) & small(gap, norm(p.h) + norm(at.s))
-    there = there & (mu <= goal * (1 + abs(dot(p.c, at.y))))
-    done = at.done | there | ~lib.isfinite(norm(dy) + norm(dz))
+
+    def are_within(goal: float) -> Any:
+        small = lambda v, size: norm(v) <= goal * (1 + size)
+        fine = small(slope, norm(p.c) + norm(times(p.Q, at.y)) + norm(times(p.G.mT, at.z)))
+        return fine & small(missed, norm(p.b)) & small(gap, norm(p.h) + norm(at.s))
+
+    ends = are_within(goal) & (mu <= goal * (1 + abs(dot(p.c, at.y))))
+    nearer, farther = lib.where(at.s < at.z, at.s, at.z), lib.where(at.s < at.z, at.z, at.s)
+    is_sorted = (nearer <= epsilon**SORTED * farther).all(-1)[..., None] & are_within(goal**0.5)
+    done = at.done | ends | (is_first & is_sorted) | ~lib.isfinite(norm(dy) + norm(dz))
     keep = lambda new, old: lib.where(done, old, new)
     return At(
         keep(at.y + t * dy, at.y), keep(at.s + t * ds, at.s), keep(at.z + t * dz, at.z),
@@ -131,15 +150,28 @@ def _step(lib: Any, p: Program, at: At, goal: float) -> At:
 
 def search(lib: Any, p: Program, epsilon: float) -> tuple[Any, Any]:
     """Which inequalities hold the solution (one or zero for each), and a code of `newton`."""
-    held = 0 * p.h
-    if p.sizes[2]:
+    if not p.sizes[2]:
+        return 0 * p.h, _judged(lib, p, 0 * p.h, epsilon)
+
+    def sort(guess: Guess) -> Guess:
         going = lambda at: ~at.done & (at.steps < MOST_STEPS)
-        step = lambda at: _step(lib, p, at, epsilon**EXACT)
-        at = lib.while_loop(going, step, _start(lib, p))
-        held = lib.where(at.z > at.s, 1.0 + held, held)
+        step = lambda at: _step(lib, p, at, epsilon, guess.rounds < 1)
+        at = lib.while_loop(going, step, guess.at._replace(done=guess.code == newton.FINE))
+        held = lib.where(at.z > at.s, 1.0 + 0 * p.h, 0.0)
+        return Guess(at, held, _judged(lib, p, held, epsilon), guess.rounds + 1)
+
+    start = _start(lib, p)
+    nothing = Guess(start, 0 * p.h, newton.LOST + 0 * start.steps, 0 * start.steps)
+    again = lambda guess: (guess.code != newton.FINE) & (guess.rounds < 2)
+    found = lib.while_loop(again, sort, nothing)
+    return found.held, found.code
+
+
+def _judged(lib: Any, p: Program, held: Any, epsilon: float) -> Any:
+    """A code for the solution that these inequalities hold."""
     matrix, right = held_system(lib, p, held)
     y, _, z = parts(p, _solve(lib, matrix, right))
-    return held, _verdict(lib, p, y, z, held, epsilon)
+    return _verdict(lib, p, y, z, held, epsilon)
 
 
 def _verdict(lib: Any, p: Program, y: Any, z: Any, held: Any, epsilon: float) -> Any:

@@ -26,6 +26,7 @@ SYSTEM, DERIVATIVE = 8, 4  # share of the variables' number that a system of a t
 TRIES = 30  # Newton steps of a try: about twice what it takes for a network near its start
 MOST_LINEAR_STEPS = 1000
 FAINT = 1e-3  # of what one direction has of a random right side: chance of not seeing a flat one
+TENTH = 0.1
 EXACT = 0.75  # power of the spacing of numbers: what is left of a residual
 
 
@@ -42,10 +43,12 @@ def most_steps(y: Any) -> int:
     return min(MOST_LINEAR_STEPS, 2 * y.shape[-1] + 10)
 
 
-def solve(ops: Ops, product: Callable, b: Any, most: int | None = None) -> Any:
-    """H^{-1} b; NaN where conjugate gradients do not get there."""
-    norm = ops.norm(b)
-    goal = ops.epsilon(b) ** EXACT * norm
+def solve(
+    ops: Ops, product: Callable, b: Any, tol: float | None = None, most: int | None = None
+) -> Any:
+    """H^{-1} b; NaN where conjugate gradients do not get there. Where y is only as exact as `tol`
+    says, its derivative is not to be more so by far."""
+    goal = max(ops.epsilon(b) ** EXACT, TENTH * (tol or 0.0)) * ops.norm(b)
     most = most or most_steps(b)
     found = conjugate_gradient.solve(
         ops, product, b, ops.zeros_like(b), tolerance=goal**2, most=most
@@ -54,9 +57,9 @@ def solve(ops: Ops, product: Callable, b: Any, most: int | None = None) -> Any:
     return ops.where(reached, found.z, b * float("nan"))
 
 
-def solve_or(lib: Any, ops: Ops, product: Callable, b: Any) -> Any:
+def solve_or(lib: Any, ops: Ops, tol: float | None, product: Callable, b: Any) -> Any:
     """H^{-1} b in a few products, or else with a matrix."""
-    tried = solve(ops, product, b, b.shape[-1] // DERIVATIVE)
+    tried = solve(ops, product, b, tol, b.shape[-1] // DERIVATIVE)
     missed = ~lib.isfinite(tried).all()[None]
     return newton.only_where(lib, missed, partial(lib.solve_by_matrix, product), b, tried)
 

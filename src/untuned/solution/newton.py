@@ -23,6 +23,7 @@ MOST_STEPS, MOST_HALVINGS, MOST_SHIFTS = 100, 30, 16
 ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
 ROUNDING = 4  # times the spacing of numbers is what rounding leaves of a gradient
 CLOSE = 0.4  # power of that spacing: how near y must be to the solution, of its size
+FAINT = 4  # power of it: a diagonal entry's share of the largest that units can explain
 REGULAR = 8  # times that spacing, and the root of the dimension: pivots that are not zero
 # Where curvature is positive at the point that is no minimum, there is a derivative all the same.
 FINE, NOT_FINITE, NOT_FOUND, NOT_CONVEX, LOST = range(5)
@@ -51,7 +52,7 @@ class At(NamedTuple):
     value: Any
     grad: Any
     root: Any  # of the Hessian where the last step was looked for, or of the one that is the same
-    step: Any  # size of the last Newton step, taken or not
+    step: Any  # size of the last Newton step, taken or not, as a share of y's (`share_of`)
     energy: Any  # twice what it promises
     regular: Any
     found: Any  # whether the gradient is as small as asked for
@@ -86,6 +87,18 @@ def times(matrix: Any, vector: Any) -> Any:
     return (matrix @ vector[..., None])[..., 0]
 
 
+def share_of(lib: Any, step: Any, y: Any, y0: Any, weight: Any) -> Any:
+    """The length of a step as a share of y's, or of the way to y from y0, whichever is longer.
+
+    Entries are weighed by the roots of the Hessian's diagonal, so that units do not matter.
+    """
+    top = lib.largest(weight)
+    weight = weight / lib.where(top > 0, top, 1.0)
+    size = lib.maximum(norm(weight * y), norm(weight * (y - y0)))
+    length = norm(weight * step)
+    return lib.where(length == 0, length, length / size)
+
+
 def only_where(lib: Any, asked: Any, compute: Any, given: Any, otherwise: Any) -> Any:
     """compute(given) for the problems that ask, if any does, and `otherwise` for the others."""
 
@@ -103,7 +116,7 @@ def factored(lib: Any, matrix: Any, epsilon: float) -> Factor:
     unit = lib.eye(size, matrix)
     diagonal = abs(lib.diagonal(matrix))
     top = lib.largest(diagonal)
-    scale = lib.maximum(diagonal, epsilon**2 * top)
+    scale = lib.maximum(diagonal, epsilon**FAINT * top)
     scale = lib.where(scale > 0, scale, 1.0) ** -0.5
     scaled = scale[..., None] * matrix * scale[..., None, :]
     least = REGULAR * epsilon * size**0.5
@@ -157,11 +170,12 @@ def solve(
         slope = lib.where(free, region.reduced(lib, at.y, at.grad), 0.0)
         newton = direction(slope)
         energy = -dot(slope, newton)
-        noise = ROUNDING * epsilon * times(abs(hessian), abs(at.y))
+        sizes = abs(hessian)
+        noise = ROUNDING * epsilon * times(sizes, abs(at.y))
         if region.leaves:
             noise = noise + ROUNDING * epsilon * lib.largest(abs(at.grad))
-        travelled = lib.maximum(norm(at.y), norm(at.y - y0))
-        at_rest = (abs(slope) <= noise).all(-1)[..., None] | (norm(newton) <= epsilon * travelled)
+        left = share_of(lib, newton, at.y, y0, lib.where(free, 1 / factor.scale, 0.0))
+        at_rest = (abs(slope) <= noise).all(-1)[..., None] | (left <= epsilon)
         if tol is not None:
             at_rest = at_rest | (norm(slope) <= tol * first)
         d = newton
@@ -169,7 +183,7 @@ def solve(
             within = pivots.within(
                 lib, region, rows, hessian, at.y, at.grad, free, newton, lambda free: among(free)[1]
             )
-            bound = lib.maximum(lib.largest(abs(hessian).sum(-1)), epsilon)
+            bound = lib.maximum(lib.largest(sizes.sum(-1)), epsilon)
             usable = factor.regular & lib.isfinite(within).all(-1)[..., None]
             d = lib.where(at.descend, -at.grad / bound, lib.where(usable, within, newton))
 
@@ -186,9 +200,9 @@ def solve(
             y = region.project(lib, z, at.descend | (z > region.low))
             value, grad = g.value_and_grad(y)
             promised = dot(at.grad, y - at.y)
-            left = lib.where(free, region.reduced(lib, y, grad), 0.0)
-            energy_of = lambda left: -dot(left, direction(left))
-            energy_t = only_where(lib, levelled(value), energy_of, left, energy)
+            pull = lib.where(free, region.reduced(lib, y, grad), 0.0)
+            energy_of = lambda pull: -dot(pull, direction(pull))
+            energy_t = only_where(lib, levelled(value), energy_of, pull, energy)
             falls = (promised < 0) & (value <= at.value + ENOUGH * promised)
             fine = falls | (levelled(value) & (energy_t < energy))
             return t, y, value, grad, energy_t, fine, trial[-1] + 1
@@ -199,8 +213,8 @@ def solve(
         if region.everywhere:
             # Where a step ends at the minimum and g's Hessian is the same there, as a quadratic's
             # is, there is nothing to look at again.
-            left = 2 * ROUNDING * epsilon * times(abs(hessian), abs(y))
-            settled = g.has_hessian(y, hessian, moved & (abs(grad) <= left).all(-1)[..., None])
+            rounded = 2 * ROUNDING * epsilon * times(sizes, abs(y))
+            settled = g.has_hessian(y, hessian, moved & (abs(grad) <= rounded).all(-1)[..., None])
         at_its_end = levelled(value) & (energy_t > 0.25 * energy)
         stuck = ~moved | at_its_end
         # Within a set a Newton step may fail where one down the slope does not.
@@ -210,7 +224,7 @@ def solve(
             value=lib.where(moved, value, at.value),
             grad=lib.where(moved, grad, at.grad),
             root=factor.root if keeps_root else nothing,
-            step=norm(newton),
+            step=left,
             energy=energy,
             regular=factor.regular,
             found=at_rest | settled,
@@ -220,10 +234,9 @@ def solve(
         )
 
     at = lib.while_loop(going, step, start)
-    size = lib.maximum(norm(at.y), norm(at.y - y0))
     near = epsilon**CLOSE
     # A y of zero has no size to compare with, but what is left to gain has g's.
-    close = (at.step <= near * size) | (at.energy <= near**2 * abs(at.value))
+    close = (at.step <= near) | (at.energy <= near**2 * abs(at.value))
     close = at.done & (at.found | close)
     finite = is_finite(lib, at.value, at.grad, at.y)
     return Found(at.y, verdict(lib.where, finite, close, at.regular, zero), at.root)

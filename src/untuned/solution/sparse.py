@@ -154,8 +154,8 @@ def solve(
         d = -factor.solve(lib, slope)
         energy = -dot(slope, d)
         noise = newton.ROUNDING * epsilon * (times(abs(hessian), abs(at.y)) + weight)
-        travelled = lib.maximum(norm(at.y), norm(at.y - y0))
-        at_rest = (abs(slope) <= noise).all(-1)[..., None] | (norm(d) <= epsilon * travelled)
+        left = newton.share_of(lib, d, at.y, y0, 1 / factor.scale)
+        at_rest = (abs(slope) <= noise).all(-1)[..., None] | (left <= epsilon)
         if tol is not None:
             at_rest = at_rest | (norm(slope) <= tol * first)
         if not groups.of_entry:
@@ -180,8 +180,8 @@ def solve(
 
         def is_fine(t: Any, value: Any, grad: Any) -> tuple[Any, Any]:
             y = moved_by(t)
-            left = lib.where(nonzero, slope_at(y, grad), 0.0)
-            energy_t = dot(left, factor.solve(lib, left))
+            pull = lib.where(nonzero, slope_at(y, grad), 0.0)
+            energy_t = dot(pull, factor.solve(lib, pull))
             falls = (promised(t, y) < 0) & (value <= at.value + newton.ENOUGH * promised(t, y))
             return falls | (levelled(value) & (energy_t < energy)), energy_t
 
@@ -233,7 +233,7 @@ def solve(
             y=lib.where(changed, shrunk(by), y),
             value=lib.where(changed, value_p, value),
             grad=lib.where(changed, grad_p, grad),
-            step=norm(d),
+            step=left,
             energy=energy,
             regular=factor.regular,
             found=at_rest,
@@ -243,8 +243,7 @@ def solve(
 
     at = lib.while_loop(lambda at: ~at.done & (at.steps < most), step, start)
     near = epsilon**newton.CLOSE
-    size = lib.maximum(norm(at.y), norm(at.y - y0))
-    close = (at.step <= near * size) | (at.energy <= near**2 * abs(at.value))
+    close = (at.step <= near) | (at.energy <= near**2 * abs(at.value))
     close = at.done & (at.found | close)
     finite = newton.is_finite(lib, at.value, at.grad, at.y)
     code = newton.verdict(lib.where, finite, close, at.regular, zero)

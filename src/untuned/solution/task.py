@@ -176,7 +176,8 @@ def _check_inside(ops: Ops, lib: Any, y: Tree, region: Region, constraint: Any) 
     for leaf, path in zip(ops.flatten(y)[0], ops.paths(y), strict=True):
         array = lib.numbers(leaf)
         low, high, total = float(array.min()), float(array.max()), float(array.sum())
-        inside = region.low <= low and high <= region.high
+        bounds = np.array([region.low, region.high], array.dtype)  # 0.3 is another in float32
+        inside = bounds[0] <= low and high <= bounds[1]
         if region.leaves:
             inside = inside and abs(total - 1) <= NEARLY
         if not inside:
