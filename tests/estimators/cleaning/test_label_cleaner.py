@@ -25,6 +25,7 @@ import untuned
 from untuned.estimators import LabelCleaner
 from untuned.estimators.cleaning import (
     folds,
+    hearing,
     judges,
     labelled_rows,
     linear_judge,
@@ -335,6 +336,18 @@ def test_equal_rows_are_in_one_fold():
     by_value = {value: set(fold[X[merged.first, 0] == value]) for value in range(30)}
     assert all(len(each) == 1 for each in by_value.values())
     assert np.bincount(fold).tolist() == [20, 20, 20]
+
+
+def test_classes_are_told_apart_as_far_as_their_rows_are_clear():
+    """Classes 0 and 1 overlap in all rows of 1, and in three of four rows of 0; 2 is clear."""
+    said = np.array([[1.0, 0, 0], *[[0.7, 0.3, 0]] * 3, *[[0.4, 0.6, 0]] * 4, *[[0, 0, 1.0]] * 4])
+    rows = len(said)
+    task = folds.Task(
+        None, np.zeros(rows, int), np.ones(rows), np.zeros(rows, bool), np.zeros(rows, int), 1, 3, 0
+    )
+    settled = hearing.Settled(None, np.eye(3), np.eye(3), said)
+    found = hearing.Hearing(task, {}, np.inf)._apart(settled)
+    assert found.tolist() == [[0.5, 0, 1], [0, 0, 1], [1, 1, 1]]
 
 
 @pytest.mark.long
