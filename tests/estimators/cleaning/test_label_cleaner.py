@@ -25,6 +25,7 @@ import untuned
 from untuned.estimators import LabelCleaner
 from untuned.estimators.cleaning import (
     folds,
+    hearing,
     judges,
     labelled_rows,
     linear_judge,
@@ -337,6 +338,28 @@ def test_equal_rows_are_in_one_fold():
     assert np.bincount(fold).tolist() == [20, 20, 20]
 
 
+def test_classes_are_told_apart_as_far_as_their_rows_are_clear():
+    """Classes 0 and 1 overlap in all rows of 1, and in three of four rows of 0; 2 is clear."""
+    said = np.array([[1.0, 0, 0], *[[0.7, 0.3, 0]] * 3, *[[0.4, 0.6, 0]] * 4, *[[0, 0, 1.0]] * 4])
+    rows = len(said)
+    task = folds.Task(
+        None, np.zeros(rows, int), np.ones(rows), np.zeros(rows, bool), np.zeros(rows, int), 1, 3, 0
+    )
+    settled = hearing.Settled(None, np.eye(3), np.eye(3), said)
+    found = hearing.Hearing(task, {}, np.inf)._apart(settled)
+    assert found.tolist() == [[0.5, 0, 1], [0, 0, 1], [1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "classes", "count"),
+    [((200, 60), 2, 8), ((1000, 57), 2, 7), ((500, 64), 10, 5), ((400, 784), 10, 4),
+     ((1999, 2), 2, 8), ((2000, 2), 2, 4)],
+)  # fmt: skip
+def test_few_rows_have_more_folds_while_that_is_cheap(shape, classes, count):
+    assert folds.as_many_as_pay(np.ones(shape, np.float32), classes) == count
+    assert folds.as_many_as_pay(csr_matrix(np.ones(shape)), classes) == count
+
+
 @pytest.mark.long
 def test_sparse_rows_and_probabilities_alone_and_a_judge_of_ones_own():
     X, given, wrong, *_ = table()
@@ -480,6 +503,7 @@ def test_bad_input_is_refused_in_a_sentence(bad, sentence):
     [
         ({"folds": 1}, "folds=1 is no number of folds; give a whole number from 2"),
         ({"folds": 2.5}, "folds=2.5 is no number of folds"),
+        ({"folds": "many"}, "folds='many' is no number of folds; .* or 'auto'"),
         ({"max_seconds": 0}, "max_seconds=0 is no time; give a positive number"),
         ({"max_steps": 0}, "max_steps"),
         ({"method": "atuo"}, "nearest name is 'auto'"),

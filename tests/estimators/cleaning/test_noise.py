@@ -180,12 +180,23 @@ def test_noise_between_neighbours_that_overlap_goes_to_all_alike():
 
 
 def test_noise_of_one_class_is_one_sided_and_an_exchange_is_not():
-    rows = np.full(3, 200.0)
-    assert noise.one_sided(noise.uniform(0.3, 3), rows).tolist() == [0, 0, 0]
+    rows, apart = np.full(3, 200.0), np.ones((3, 3))
+    assert noise.one_sided(noise.uniform(0.3, 3), rows, apart).tolist() == [0, 0, 0]
     one = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert noise.one_sided(one, rows) == pytest.approx([0.4, 0, 0])
+    assert noise.one_sided(one, rows, apart) == pytest.approx([0.4, 0, 0])
     chance = np.array([[0.99, 0.01, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert noise.one_sided(chance, rows).tolist() == [0, 0, 0]
+    assert noise.one_sided(chance, rows, apart).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("pair", "how_far", "believed"),
+    [((0, 0), 0.5, 0.2), ((0, 1), 0.0, 0.0), ((1, 0), 0.0, 0.4), ((0, 2), 0.0, 0.4)],
+)
+def test_noise_between_classes_that_nobody_tells_apart_is_not_one_sided(pair, how_far, believed):
+    apart = np.ones((3, 3))
+    apart[pair] = how_far
+    one = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    assert noise.one_sided(one, np.full(3, 200.0), apart)[0] == pytest.approx(believed)
 
 
 def test_noise_is_raised_in_all_classes():

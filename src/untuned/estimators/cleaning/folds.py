@@ -11,9 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
+
+FEWEST, MOST = 4, 8
+FEW_ROWS = 2000  # below, a fit may take some seconds, and judges miss every row they do not see
+# Of all trainings beyond those of the fewest folds, each about as long as so many numbers take to
+# pass through plus those it has: on one core a second in all.
+WORK, OVERHEAD = 4_000_000, 130_000
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,21 @@ class Task:
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Folds to leave out together; of two folds nothing would be left, so one at a time."""
         return iter([(0, 0), (1, 1)]) if self.folds == 2 else combinations(range(self.folds), 2)
+
+
+def as_many_as_pay(X: Any, classes: int) -> int:
+    """How many folds: of few rows more, as long as the trainings of all pairs of folds are cheap.
+
+    With 8 folds in place of 4 the judges of the first round learn from three quarters of the rows
+    in place of half.
+    """
+    if X.shape[0] >= FEW_ROWS:
+        return FEWEST
+    each = OVERHEAD + (X.nnz if issparse(X) else X.size) * classes
+    found = FEWEST
+    while found < MOST and (comb(found + 1, 2) - comb(FEWEST, 2)) * each <= WORK:
+        found += 1
+    return found
 
 
 def deal(group: np.ndarray, label: np.ndarray, folds: int, rng: Any) -> np.ndarray:

@@ -28,7 +28,7 @@ class Settled(NamedTuple):
     taken_out: np.ndarray  # the noise with which the judges were pooled
     transition: np.ndarray
     probabilities: np.ndarray  # of true labels
-    decided: np.ndarray | None = None  # of which classes most rows are decided
+    apart: np.ndarray | None = None  # how far classes are told apart, as `_apart` says
 
 
 class Hearing:
@@ -69,27 +69,28 @@ class Hearing:
 
         Likelihood alone does not tell noise from overlapping classes: so noise is never more than
         what is seen where judges are surest. More noise in one class than in all is believed only
-        as far as it is one-sided, and most of the class' rows are decided once it is taken out.
+        as far as it is one-sided, the class' rows are decided once it is taken out, and so are the
+        rows of the class it goes to: of two classes that no judge tells apart, all rows may be put
+        down to either.
         """
-        decided = None if before is None else before.decided
+        apart = None if before is None else before.apart
         found = self._pooled(voices_given, transition, np.full(judges, 1 / judges))
         for number in range(rounds):
             most = self._ceiling(found)
-            if decided is None and number == 1:
-                decided = self._decided(found)
+            if apart is None and number == 1:
+                apart = self._apart(found)
             likely = self.noise_of(found.probabilities, transition)
             rows, limits = self.task.weight @ found.probabilities, most.by_class
-            if decided is not None:
-                above = np.where(decided, noise.one_sided(likely, rows), 0.0)
-                limits = np.minimum(limits, most.overall + above)
+            if apart is not None:
+                limits = np.minimum(limits, most.overall + noise.one_sided(likely, rows, apart))
             new = noise.without_overlap(likely, found.probabilities, self.task.weight)
             new = noise.limited(new, limits)
             moved, transition = np.abs(new - transition).max(), new
-            if number == rounds - 1 or (moved < STILL and decided is not None):
+            if number == rounds - 1 or (moved < STILL and apart is not None):
                 break
             found = self._pooled(voices_given, transition, found.pool.weights)
-        assert decided is not None  # as there are two rounds at least
-        found = found._replace(transition=transition, decided=decided)
+        assert apart is not None  # as there are two rounds at least
+        found = found._replace(transition=transition, apart=apart)
         return self._noisiest(voices_given, found, most.overall)
 
     def _ceiling(self, found: Settled) -> noise.Ceiling:
@@ -97,12 +98,23 @@ class Hearing:
         of_given = found.probabilities @ found.transition
         return noise.ceiling(of_given[noisy], task.label[noisy], task.weight[noisy])
 
-    def _decided(self, found: Settled) -> np.ndarray:
-        """Of which classes most rows are of that class, and no other."""
-        best, sure = found.probabilities.argmax(axis=1), found.probabilities.max(axis=1)
-        weight, classes = self.task.weight, self.task.classes
-        undecided = np.bincount(best, weight * (sure < noise.DECIDED), classes)
-        return undecided < np.bincount(best, weight, classes) / 2
+    def _apart(self, found: Settled) -> np.ndarray:
+        """Entry [j, k]: 1 if most rows taken for k are clearly k, were j the only other class.
+
+        On the diagonal against all other classes, and in proportion where these rows are fewer than
+        half: near there, chance would decide.
+        """
+        said, weight, classes = found.probabilities, self.task.weight, self.task.classes
+        best, clear = said.argmax(axis=1), np.zeros((classes, classes))
+        for each in np.unique(best):
+            rows = best == each
+            own, others = said[rows, each, None], said[rows]
+            others[:, each] = 1 - others[:, each]
+            is_clear = own >= noise.DECIDED * (own + others)
+            clear[:, each] = np.average(is_clear, axis=0, weights=weight[rows])
+        apart = (clear > 0.5).astype(float)
+        np.fill_diagonal(apart, np.minimum(2 * np.diagonal(clear), 1))
+        return apart
 
     def noise_of(self, probabilities: np.ndarray, start: np.ndarray) -> np.ndarray:
         """The most likely noise."""
@@ -135,7 +147,7 @@ class Hearing:
                 transition = noise.uniform(aim, task.classes)
             other = self._pooled(voices_given, transition, found.pool.weights)
             if self._likelihood_of(other) > likely - ABOUT_AS_LIKELY:
-                return other._replace(decided=found.decided)
+                return other._replace(apart=found.apart)
         return found
 
     def _likelihood_of(self, found: Settled) -> float:

@@ -93,8 +93,12 @@ def _hashes(table: Table, rows: np.ndarray) -> np.ndarray:
 
 def check_settings(folds: Any, max_seconds: Any) -> None:
     """Raise a sentence if a setting of the cleaner's own is none; `minimize` checks the others."""
-    if not isinstance(folds, (int, np.integer)) or isinstance(folds, bool) or folds < 2:
-        raise ValueError(f"folds={brief(folds)} is no number of folds; give a whole number from 2.")
+    named = isinstance(folds, str) and folds == "auto"
+    whole = isinstance(folds, (int, np.integer)) and not isinstance(folds, bool)
+    if not named and not (whole and folds >= 2):
+        raise ValueError(
+            f"folds={brief(folds)} is no number of folds; give a whole number from 2, or 'auto'."
+        )
     if max_seconds is not None and not max_seconds > 0:
         raise ValueError(
             f"max_seconds={brief(max_seconds)} is no time; give a positive number, or None."

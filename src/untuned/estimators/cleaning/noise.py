@@ -188,17 +188,19 @@ def _falls(found: float, rows: float, found_all: float, rows_all: float) -> floa
     return float(expit(split + less - alike))
 
 
-def one_sided(transition: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def one_sided(transition: np.ndarray, rows: np.ndarray, apart: np.ndarray) -> np.ndarray:
     """How much more of each class is labelled wrong than wrong labels are of that class.
 
     Classes that overlap are taken for each other in both directions. `rows` are how many there
-    are of each true class; what may be chance counts as nothing.
+    are of each true class; what may be chance counts as nothing. Nor does what goes from j to a k
+    whose rows are not `apart` from j, at [j, k]; and a class counts as far as it is apart from all
+    others, at [j, j].
     """
-    counts = rows[:, None] * transition
+    counts = rows[:, None] * transition * apart
     np.fill_diagonal(counts, 0.0)
     out, back = counts.sum(axis=1), counts.sum(axis=0)
     beyond = out - back > SIGMAS * np.sqrt(out + back)
-    return np.where(beyond, (out - back) / np.maximum(rows, TINY), 0.0)
+    return np.where(beyond, np.diagonal(apart) * (out - back) / np.maximum(rows, TINY), 0.0)
 
 
 def limited(transition: np.ndarray, most: np.ndarray) -> np.ndarray:

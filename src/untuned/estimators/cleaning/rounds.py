@@ -88,13 +88,15 @@ def judges_named(judge: Any) -> list[Judge]:
     return found
 
 
-def task_of(table: Table, merged: Merged, classes: int, count: int, rng: Any) -> Task:
-    """The rows that are judged, with their folds."""
-    label = table.label[merged.first]
+def task_of(table: Table, merged: Merged, classes: int, count: Any, rng: Any) -> Task:
+    """The rows that are judged, with their folds; `count` of them, or as many as pay."""
+    X, label = table.X[merged.first], table.label[merged.first]
+    if count == "auto":
+        count = folds.as_many_as_pay(X, classes)
     count = max(2, min(count, len(np.unique(merged.group))))
     fold = folds.deal(merged.group, label, count, rng)
     return Task(
-        table.X[merged.first], label, merged.weight, table.trusted[merged.first], fold, count,
+        X, label, merged.weight, table.trusted[merged.first], fold, count,
         classes, int(rng.randint(2**31 - 1)),
     )  # fmt: skip
 
