@@ -196,6 +196,20 @@ def test_a_model_that_misjudges_is_corrected_first_and_made_anew_if_that_does_no
         assert keeper.renewed(judged, x, y)[2] == price
 
 
+def test_a_sample_whose_correction_misjudges_is_not_asked_again():
+    o, x, y, rows, sample = squares_problem()
+    keeper = Keeper(o, y, rows, sample, 100)
+    model = preconditioner.start(o, y)._replace(owed=keeper.price)
+    model, _, _ = keeper.renewed(model, x, y)
+    spend = lambda model: keeper.charged(model, 1 + keeper.sample_price, 0)
+    corrected, _, _ = keeper.renewed(spend(model), x, y)
+    judged, _ = keeper.judged(corrected, 1.0, 10.0, True)
+    model, _, price = keeper.renewed(judged, x, y)
+    assert price == 12  # on all rows
+    assert keeper.renewed(spend(corrected), x, y)[1]
+    assert not keeper.renewed(spend(model), x, y)[1]
+
+
 def test_other_rows_make_a_model_that_of_a_sample():
     o, x, y, rows, sample = squares_problem()
     keeper = Keeper(o, y, rows, sample, 100)

@@ -266,8 +266,9 @@ def precision(tree: Tree, /) -> Iterator[None]:
 def asarray(leaf: Any, like: Any = None, /) -> Any:
     array = jax_sharding.automatic(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if like is None:
-        # Not `jnp.asarray`, which compiles a program for every shape.
-        return jax.device_put(array, may_alias=False)
+        # Not by `jnp.asarray`, which compiles a program for every shape.
+        is_there = isinstance(array, jax.Array)
+        return array if is_there else jax.device_put(array, may_alias=False)
     if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype != like.dtype:
         with np.errstate(over="ignore"):  # what is too large becomes inf, and is refused as such
             array = array.astype(like.dtype)

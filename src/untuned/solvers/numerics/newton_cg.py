@@ -50,7 +50,7 @@ def solve_inner(
 ) -> InnerSolution:  # fmt: skip
     """`solve` with one preconditioner throughout; `most` bounds each conjugate gradients."""
     zero, none = o.ops.scalar(0.0, y), o.ops.counter(0)
-    model, keeper = Model(None, None, zero, zero, none), Fixed(precondition, most)
+    model, keeper = Model(None, None, zero, zero, none, none), Fixed(precondition, most)
     return solve(o, x, y, rows, share, keeper, model, most_steps, forcing, gives_up)
 
 

@@ -114,22 +114,23 @@ class Model(NamedTuple):
     spent: Scalar  # since it was made
     owed: Scalar  # since the last one on all rows was made, with the price of samples
     whole: Scalar  # 1 if it is from all rows, 0 from a sample, -1 if there is none yet
+    fit: Scalar  # 1 until a correction by the sample was far off
 
 
 def start(o: Oracles, y: Tree) -> Model:
     """No model yet."""
     zero, matrix = o.ops.scalar(0.0, y), identity(o, y)
     is_one = matrix is not None and matrix.ndim == 2
-    return Model(matrix, 0 * matrix if is_one else None, zero, zero, o.ops.counter(-1))
+    rest, one = 0 * matrix if is_one else None, o.ops.counter(1)
+    return Model(matrix, rest, zero, zero, o.ops.counter(-1), one)
 
 
 def on_new_rows(ops: Ops, model: Model) -> Model:
     """The model for other rows, of which those it was made on are a sample."""
     if model.rest is None:
         return model
-    return model._replace(
-        rest=0 * model.rest, whole=ops.where(model.whole == 1, ops.counter(0), model.whole)
-    )
+    whole = ops.where(model.whole == 1, ops.counter(0), model.whole)
+    return model._replace(rest=0 * model.rest, whole=whole, fit=ops.counter(1))
 
 
 class Keeper:
@@ -161,7 +162,7 @@ class Keeper:
             return model, none, none
         zero = ops.scalar(0.0, y)
         due = model.owed >= self.price
-        sample_due = model.spent >= self.sample_price
+        sample_due = (model.spent >= self.sample_price) & ((model.whole < 1) | (model.fit == 1))
         if self._quick:  # the first one at once
             none_yet = model.whole < 0
             if math.isinf(self.sample_price) or self.price <= FEW_PRODUCTS:
@@ -183,7 +184,8 @@ class Keeper:
             owed = ops.where(due, zero, owed)
             price = ops.where(due, none + math.ceil(self.price), price)
         due = due | sample_due
-        return Model(matrix, rest, ops.where(due, zero, model.spent), owed, whole), due, price
+        spent = ops.where(due, zero, model.spent)
+        return Model(matrix, rest, spent, owed, whole, model.fit), due, price
 
     def _from_sample(self, model: Model, x: Tree, y: Tree) -> Any:
         o = self._o
@@ -220,17 +222,21 @@ class Keeper:
     ) -> tuple[Model, Scalar]:
         """After an energy that M has seen and products have found; whether M is far off.
 
-        It goes then; first by way of the sample, unless it is fresh from there.
+        It goes then; by way of the sample, unless it is fresh from there: where eigenvalues are
+        small, noise of a sample outweighs them, and it is not asked again.
         """
         if model.matrix is None or self._blocks:
             return model, False
         ops = self._o.ops
         off = (model.whole == 1) & ((seen > OFF * found) | (found > OFF * seen))
-        stale = ops.logical_not(fresh) & math.isfinite(self.sample_price)
+        # One that is fresh from all rows has nothing owed but what was spent since.
+        corrected = fresh & (model.owed > model.spent)
+        fit = ops.where(off & corrected, ops.counter(0), model.fit)
+        stale = ops.logical_not(fresh) & (fit == 1) & math.isfinite(self.sample_price)
         due = ops.maximum(model.owed, self.price), ops.maximum(model.spent, self.sample_price)
         owed = ops.where(off & ops.logical_not(stale), due[0], model.owed)
         spent = ops.where(off & stale, due[1], model.spent)
-        return model._replace(owed=owed, spent=spent), off
+        return model._replace(owed=owed, spent=spent, fit=fit), off
 
 
 class Fixed:
