@@ -5,6 +5,7 @@ Vectors are one axis long and numbers are vectors of one entry; `jax.vmap` makes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from untuned.ops import Tree, cache
 
@@ -118,6 +120,37 @@ class Function:
             return asked & (abs(apart) <= ROUNDING * jnp.finfo(y.dtype).eps * size).all()
 
         return lax.cond(asked[0], look, lambda _: asked, None)
+
+
+def operations(function: Callable, y: Any) -> int:
+    """What a product with the Hessian of a function of y takes, roughly: two operations for each
+    term of a product of matrices, and one for each number that comes out of anything else."""
+    _, product = jax.linearize(jax.grad(function), y)
+    return _operations(jax.make_jaxpr(product)(y).jaxpr)
+
+
+def _is_program(part: Any) -> bool:
+    return isinstance(part, Jaxpr | ClosedJaxpr)
+
+
+def _operations(jaxpr: Any) -> int:
+    count = 0
+    for equation in jaxpr.eqns:
+        given = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
+        within = [getattr(part, "jaxpr", part) for part in given if _is_program(part)]
+        if within:
+            times = equation.params.get("length", 1)  # of a scan
+            count += times * sum(_operations(part) for part in within)
+            continue
+        terms = 1
+        if equation.primitive is lax.dot_general_p:
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            shape = equation.invars[0].aval.shape
+            terms = 2 * math.prod(shape[axis] for axis in contracted)
+        elif equation.primitive is lax.conv_general_dilated_p:
+            terms = 2 * math.prod(equation.invars[1].aval.shape[1:])
+        count += terms * sum(math.prod(out.aval.shape) for out in equation.outvars)
+    return count
 
 
 def compiled(function: Callable, given: Tree, y: Any) -> tuple[Callable, Callable]:

@@ -120,7 +120,7 @@ def _on_jax(given: Task) -> Any:
     x, data, l1 = fixed = lib.fixed(moves)
     still = lib.Function(lambda y: given.value(x, y, *data))
     is_large, keeps_root = large.is_large(y0), _keeps_root(given)
-    is_tried = s.region.everywhere and not l1 and large.may_be_tried(y0)
+    is_tried = s.region.everywhere and not l1 and large.may_be_tried(lib, still.bare, y0)
 
     def by_matrix(function: Any, y0: Any) -> tuple[Any, Any]:
         return tuple(_found(given, l1, function, y0, False)[:2])

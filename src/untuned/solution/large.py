@@ -1,9 +1,10 @@
 """Problems of many variables: no matrix is made, Newton's steps and derivatives come from
 conjugate gradients (`untuned.solvers.numerics`).
 
-From some tens of variables on that is tried first where a matrix could be made as well, as long as
-every system takes few products: a Hessian takes as many as there are variables, at worst. A
-system that takes more than an eighth of that ends the try, so it costs little where it fails.
+From some tens of variables on that is tried first where a matrix could be made as well, if a
+product with the Hessian takes fewer operations by g's formula than by the matrix, as in a network
+that sees a few points. A system that takes more products than an eighth of the variables' number
+ends the try.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ def is_large(y: Any) -> bool:
     return y.shape[-1] > DENSE_UP_TO
 
 
-def may_be_tried(y: Any) -> bool:
+def may_be_tried(lib: Any, function: Callable, y: Any) -> bool:
     """Whether to try without a matrix where one could be made."""
-    return TRIED_FROM < y.shape[-1] <= DENSE_UP_TO
+    size = y.shape[-1]
+    return TRIED_FROM < size <= DENSE_UP_TO and lib.operations(function, y) < 2 * size**2
 
 
 def most_steps(y: Any) -> int:
@@ -64,7 +66,7 @@ def solve_or(lib: Any, ops: Ops, tol: float | None, product: Callable, b: Any) -
     return newton.only_where(lib, missed, partial(lib.solve_by_matrix, product), b, tried)
 
 
-def curvature(ops: Ops, lib: Any, product: Callable, y: Any, most: int) -> tuple[Any, Any]:
+def curvature(ops: Ops, lib: Any, product: Callable, y: Any, most: Any) -> tuple[Any, Any]:
     """Whether there is a direction without curvature, or with a negative one; and whether there
     is certain to be none.
 
@@ -108,6 +110,8 @@ def _find(given: Task, function: Any, y0: Any, most: int, is_try: bool) -> tuple
     identity = lambda r: r
     steps = min(s.most, TRIES) if is_try else s.most
     found = solve_inner(o, None, y0, None, share, most, identity, steps, gives_up=is_try)
+    if is_try:  # nothing more is to be known of one that gave up
+        most = ops.where(found.stuck == 2, 0, most)
     hvp = o.linear(None, found.y, None).hvp
     left = conjugate_gradient.solve(
         ops, hvp, found.grad, ops.zeros_like(y0), tolerance=0.01 * found.energy, most=most

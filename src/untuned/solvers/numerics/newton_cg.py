@@ -39,7 +39,7 @@ class InnerSolution(NamedTuple):
     linear_steps: Scalar
     gradients: Scalar
     indefinite: Scalar  # 1 if g was seen not to be convex
-    stuck: Scalar  # 1 if rounding, or g itself, leaves nothing more to gain
+    stuck: Scalar  # 1 if rounding, or g itself, leaves nothing more to gain; 2 if it gave up
     model: Model
     made: Scalar  # what new models took, in products
 
@@ -164,7 +164,7 @@ def solve(
         )
         if gives_up:
             too_slow = steps >= keeper.most(model)
-            new = new._replace(stuck=ops.where(too_slow, zero_count + 1, new.stuck))
+            new = new._replace(stuck=ops.where(too_slow, zero_count + 2, new.stuck))
         good = found & (energy_t <= QUARTER * energy)
         following = ops.where(good, by_model, zero_count)
         misjudged = ops.where(off, zero_count + 1, zero_count)
