@@ -78,7 +78,7 @@ def about_numbers(seen_share: float) -> str:
         return ""
     return (
         f"Of numbers swapped between rows, {seen_share:.0%} only would be suspects, as predictions "
-        "are too coarse; so more labels are wrong than this share says."
+        "are too coarse; so this share may be far off."
     )
 
 
