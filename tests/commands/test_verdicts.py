@@ -10,6 +10,7 @@ from sklearn.metrics import average_precision_score
 from untuned.commands import verdicts
 from untuned.commands.job import Job
 from untuned.commands.verdicts import worth_asking
+from untuned.estimators.cleaning import noise
 from untuned.tables.decisions import Decisions
 
 JOB = Job("clean", Path("none"), "label", Path("none"), "auto", 0, None, False)
@@ -42,6 +43,13 @@ def test_looking_at_the_worst_first_hides_no_others(rounds):
     assert len(second.issues) > 0.7 * (len(first.issues) - len(decided.settled))
     before = average_precision_score(wrong[rest], -first.quality[rest])
     assert average_precision_score(wrong[rest], -second.quality[rest]) > before - 0.01
+
+
+def test_suspects_are_as_many_as_are_worth_a_look_among_the_others(rounds):
+    """Most wrong labels were decided on, so a doubt is worth less there than in the whole table."""
+    _, decided, _, second = rounds
+    rest = np.delete(np.arange(len(second.quality)), decided.settled)
+    assert second.issues.tolist() == rest[noise.suspects(second.quality[rest])].tolist()
 
 
 def test_what_was_decided_stands(rounds):

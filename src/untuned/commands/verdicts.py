@@ -35,10 +35,12 @@ class Verdicts(NamedTuple):
 
 def of_classes(
     job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any, pred_probs: Any,
-    judges: tuple[str, ...] = (),
+    judges: tuple[str, ...] = (), seen: np.ndarray | None = None,
 ) -> Verdicts:  # fmt: skip
-    """By a LabelCleaner; `judges` are those to hear, all if none is named."""
+    """By a LabelCleaner; `judges` are those to hear, all if none is named. Rows that were `seen` by
+    people are no suspects, and as many of the others are as are worth a look among them."""
     from untuned.estimators import LabelCleaner
+    from untuned.estimators.cleaning import noise
 
     # Said only where it is asked for: a cleaner that judges by X alone has no such argument.
     asked: dict[str, Any] = {"judge": list(judges)} if judges else {}
@@ -47,6 +49,9 @@ def of_classes(
     cleaner.fit(X, y, X_trusted=X_trusted, y_trusted=y_trusted, **given)
     quality, suggested = np.asarray(cleaner.quality_, np.float64), np.array(cleaner.suggested_)
     issues, rate = np.asarray(cleaner.issues_, np.int64), float(cleaner.noise_rate_)
+    if seen is not None:
+        left = np.setdiff1d(np.arange(len(y)), seen)
+        issues = left[noise.suspects(quality[left])]
     # Who looks at a suspect is shown another label, also where the given one is likelier.
     suggested[issues] = np.asarray(cleaner.alternative_)[issues]
     return Verdicts(
@@ -78,7 +83,7 @@ def about_numbers(seen_share: float) -> str:
         return ""
     return (
         f"Of numbers swapped between rows, {seen_share:.0%} only would be suspects, as predictions "
-        "are too coarse; so more labels are wrong than this share says."
+        "are too coarse; so this share may be far off."
     )
 
 
@@ -125,10 +130,11 @@ def with_decisions(
     else:
         rows, labels = np.arange(len(y)), y.copy()
         labels[decided.settled] = decided.values
+    seen = np.r_[decided.settled, decided.unclear]
     if is_numbers:
         found = of_numbers(job, X[rows], labels[rows], X_trusted, y_trusted)
     else:
-        found = of_classes(job, X, labels, X_trusted, y_trusted, pred_probs, decided.judges)
+        found = of_classes(job, X, labels, X_trusted, y_trusted, pred_probs, decided.judges, seen)
     quality, weights = np.ones(len(y)), np.ones(len(y))
     quality[rows], weights[rows] = found.quality, found.weights
     suggested = y.copy()
@@ -136,7 +142,6 @@ def with_decisions(
     quality[decided.settled], weights[decided.settled] = 1.0, 1.0
     suggested[decided.settled] = decided.values
     suggested[decided.unclear] = y[decided.unclear]
-    seen = np.r_[decided.settled, decided.unclear]
     issues = rows[found.issues]
     issues = issues[~np.isin(issues, seen)]
     spread = None

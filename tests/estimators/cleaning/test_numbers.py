@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 from sklearn.datasets import load_diabetes
 from sklearn.metrics import roc_auc_score
 
+from untuned.estimators.cleaning import numbers
 from untuned.estimators.cleaning.numbers import judge
 
 
@@ -42,6 +43,35 @@ def test_spread_is_that_of_the_rows_around(found):
     assert wide > 2 * narrow
     beaten = roc_auc_score(wrong, np.abs(y - judged.predicted))
     assert roc_auc_score(wrong, -judged.quality) > beaten
+
+
+@pytest.mark.parametrize(("share", "within"), [(0.0, 0.01), (0.2, 0.04), (0.4, 0.06)])
+def test_the_share_of_swapped_numbers_is_found(share, within):
+    """Predictions that explain nine tenths of the variance, with half of the spread too much."""
+    rng = np.random.default_rng(0)
+    predicted = rng.normal(size=1500)
+    y = predicted + 0.33 * rng.normal(size=1500)
+    wrong = rng.random(1500) < share
+    y[wrong] = rng.permutation(y[wrong])
+    found = numbers._labelling(y, predicted, np.full(1500, 0.5), 0)
+    assert found.rate == pytest.approx(share, abs=within)
+    assert found.scale == pytest.approx(0.66, abs=0.1)
+
+
+def test_where_nothing_is_predicted_few_numbers_are_doubted():
+    """Any share of wrong ones explains such numbers equally well."""
+    rng = np.random.default_rng(0)
+    y, predicted, spread = rng.normal(size=300), 0.1 * rng.normal(size=300), np.ones(300)
+    found = numbers._labelling(y, predicted, spread, 0)
+    assert (found.quality(y, predicted, spread) < 0.5).mean() < 0.05
+
+
+def test_the_density_of_labels_sums_to_one_and_is_known_far_out():
+    y = np.append(np.random.default_rng(0).normal(size=3000), 500.0)
+    places, density = numbers._density(y)
+    assert np.trapezoid(density[:-1], places[:-1]) == pytest.approx(1, abs=0.01)
+    assert np.interp(0.0, places, density) == pytest.approx(stats.norm.pdf(0), rel=0.1)
+    assert density[-1] > 0
 
 
 @pytest.mark.long

@@ -2,9 +2,13 @@
 
 A label is taken to be right or wrong at random. Right ones lie around the prediction of models that
 have not seen the row, in a t distribution whose scale s(x) is predicted as well; wrong ones may be
-anything that labels are. With the share w of wrong labels, quality is Bayes' rule:
+anything that labels are, and so are as dense at y as all labels, p(y). With the share w of wrong
+labels, quality is Bayes' rule:
 
     quality = (1 - w) t((y - f(x)) / s(x)) / s(x) / ((1 - w) t(...) / s(x) + w p(y)).
+
+w, the tails of t and one factor of all s(x) are found together by their likelihood: errors of wrong
+labels are among those from which s(x) was learned, so that it is too large where many are wrong.
 """
 
 from __future__ import annotations
@@ -17,8 +21,11 @@ from scipy.sparse import issparse, vstack
 
 FOLDS = 3
 ROUNDS = 2  # of training; the second believes labels as far as the first did
-STEPS = 100  # of the share of wrong labels, at most
+RATES = np.geomspace(1e-3, 0.5, 40)  # of wrong labels: most are right, and none would be no order
+ABOUT_AS_LIKELY = 2.0  # logarithm of a likelihood; about a 95 % interval for one number
 TAILS = (3.0, 5.0, 10.0, 30.0)  # degrees of freedom that are tried
+SCALES = np.geomspace(0.4, 1.3, 12)  # factors of the spread that are tried
+MOST_ROWS, MOST_PLACES = 4096, 1024  # that say enough about three numbers, and about a density
 SMALLEST_SPREAD = 0.1  # of the median spread: no row is predicted without error
 FEWEST = 10
 
@@ -73,6 +80,7 @@ def judge(
     values = values / scale
     rows = _stacked(X, X_trusted) if trusted else X
     is_trusted = np.arange(len(values)) >= len(y)
+    judged = ~is_trusted
     fold = np.random.default_rng(seed).permutation(len(values)) % FOLDS
     weight = np.ones(len(values))
     for _ in range(ROUNDS):
@@ -83,16 +91,16 @@ def judge(
         shares = _shares(np.stack(list(guesses.values()), axis=1), values, weight)
         predicted = np.stack(list(guesses.values()), axis=1) @ shares
         spread = _spread(rows, values - predicted, weight, fold, predicted, seed)
-        quality, rate, tails = _posterior(values, predicted, spread, ~is_trusted)
+        found = _labelling(values[judged], predicted[judged], spread[judged], seed)
+        quality = found.quality(values, predicted, spread)
         weight = np.where(is_trusted, 1.0, quality)
     believed = _ridge(rows).fit(rows, values, sample_weight=np.maximum(weight, 1e-6))
     heard = dict(zip(guesses, shares.tolist(), strict=True))
-    judged = slice(len(y))
     swapped = np.random.default_rng(seed).permutation(values)
-    seen = float((_quality(swapped, predicted, spread, rate, tails)[0] < 0.5).mean())
+    seen = float((found.quality(swapped, predicted, spread) < 0.5).mean())
+    spread = scale * found.scale * spread
     return Judged(
-        quality[judged], place + scale * predicted[judged], scale * spread[judged], rate, seen,
-        heard,
+        quality[judged], place + scale * predicted[judged], spread[judged], found.rate, seen, heard,
         scale * believed.coef_, place + scale * float(believed.intercept_),
     )  # fmt: skip
 
@@ -168,35 +176,59 @@ def _spread(
     return np.maximum(local, SMALLEST_SPREAD * whole)
 
 
-def _posterior(
-    y: np.ndarray, predicted: np.ndarray, spread: np.ndarray, noisy: np.ndarray
-) -> tuple[np.ndarray, float, float]:
-    """The probability that each label is right, the share of those that are wrong, and the tails
-    of the errors of right ones, which are the likeliest."""
-    best = (-np.inf, np.ones(len(y)), 0.0, TAILS[0])
+class Labelling(NamedTuple):
+    """How labels come to lie where they do."""
+
+    rate: float  # of wrong ones
+    tails: float  # degrees of freedom of the errors of right ones
+    scale: float  # of these errors, in spreads
+    places: np.ndarray  # where the density of labels is known
+    density: np.ndarray
+
+    def right(self, y: np.ndarray, predicted: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """The density of right labels; its median error is met whatever the tails."""
+        unit = self.scale * spread * stats.norm.ppf(0.75) / stats.t.ppf(0.75, self.tails)
+        return stats.t.pdf((y - predicted) / unit, self.tails) / unit
+
+    def wrong(self, y: np.ndarray) -> np.ndarray:
+        """The density of wrong ones."""
+        return np.interp(y, self.places, self.density)
+
+    def quality(self, y: np.ndarray, predicted: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """Bayes' rule."""
+        right = (1 - self.rate) * self.right(y, predicted, spread)
+        return right / (right + self.rate * self.wrong(y) + np.finfo(float).tiny)
+
+
+def _labelling(y: np.ndarray, predicted: np.ndarray, spread: np.ndarray, seed: int) -> Labelling:
+    """The one with the fewest wrong labels among those that are about as likely as the likeliest.
+
+    Where predictions are coarse, right labels lie as wrong ones do, and any share of wrong ones is
+    about as likely as any other.
+    """
+    some = np.random.default_rng(seed).permutation(len(y))[:MOST_ROWS]
+    y, predicted, spread = y[some], predicted[some], spread[some]
+    places, density = _density(y)
+    rates, likeliest = RATES[:, None], np.full(len(RATES), -np.inf)
+    found: list[Any] = [None] * len(RATES)
     for tails in TAILS:
-        rate = 0.1
-        for _ in range(STEPS):
-            quality, density = _quality(y, predicted, spread, rate, tails)
-            before, rate = rate, float(1 - quality[noisy].mean())
-            if abs(rate - before) < 1e-5:
-                break
-        likelihood = float(np.log(density)[noisy].sum())
-        if likelihood > best[0]:
-            best = (likelihood, quality, rate, tails)
-    return best[1:]
+        for scale in SCALES:
+            tried = Labelling(0.0, tails, float(scale), places, density)
+            total = (1 - rates) * tried.right(y, predicted, spread) + rates * tried.wrong(y)
+            likely = np.log(total + np.finfo(float).tiny).sum(axis=1)
+            for better in np.flatnonzero(likely > likeliest):
+                found[better] = tried._replace(rate=float(RATES[better]))
+            likeliest = np.maximum(likely, likeliest)
+    return found[int(np.argmax(likeliest > likeliest.max() - ABOUT_AS_LIKELY))]
 
 
-def _quality(
-    y: np.ndarray, predicted: np.ndarray, spread: np.ndarray, rate: float, tails: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Bayes' rule, and the density of all labels."""
-    # Labels are on the scale of their quartiles here; tails for what is out of all proportion.
-    wrong = rate * stats.t.pdf(y, 2.0)
-    # The median error is met whatever the tails, and so is the scale.
-    scale = spread * stats.norm.ppf(0.75) / stats.t.ppf(0.75, tails)
-    right = (1 - rate) * stats.t.pdf((y - predicted) / scale, tails) / scale
-    return right / (right + wrong), right + wrong
+def _density(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places, and the density of labels there, by normal kernels of Silverman's width."""
+    places = np.unique(np.quantile(y, np.linspace(0, 1, MOST_PLACES)))
+    widest = float(np.std(y))
+    width = 0.9 * min(widest, stats.iqr(y) / 1.34 or widest) * len(y) ** -0.2
+    kernels = stats.norm.pdf((places[:, None] - y) / width) / width
+    return places, kernels.mean(axis=1)
 
 
 def _stacked(X: Any, below: Any) -> Any:
