@@ -231,3 +231,21 @@ def test_first_gradients_can_be_the_start_values(library):
     assert np.isfinite(as_numpy(result.x)).all()
     with pytest.raises(ValueError, match="alpha0='other'; expected a finite number"):
         untuned.solvers.STFBO(alpha0="other")
+
+
+def test_columns_of_any_unit_and_with_heavy_tails_do_not_stall_a_run():
+    """The first y is judged before there is a model of g's Hessian, so f there is far off."""
+    rng = np.random.default_rng(3)
+    X = np.exp(1.5 * rng.standard_normal((600, 20))) * 10.0 ** rng.uniform(-2, 3, 20)
+    truth = rng.standard_normal(20) * (rng.random(20) < 0.4)
+    score = (np.log(X) - np.log(X).mean(axis=0)) @ truth
+    X, t = map(torch.tensor, (X, np.where(score + rng.standard_normal(600) > 0, 1.0, -1.0)))
+    zero = torch.zeros(20, dtype=torch.float64)
+    outer = lambda x, y, rows: torch.logaddexp(zero[0], -rows[1] * (rows[0] @ y)).mean()
+    inner = lambda x, y, rows: outer(x, y, rows) + 0.5 * (torch.exp(x) * y**2).mean()
+    result = untuned.minimize(
+        outer, inner, zero, zero, outer_data=(X[420:], t[420:]), inner_data=(X[:420], t[:420])
+    )
+    assert result.success, result.message
+    first, last = result.history["outer"][[0, -1]]
+    assert last < 0.9 * first

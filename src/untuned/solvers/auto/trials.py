@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from untuned.solvers.auto.implicit import State
 
 FIRST_SHARE, SHARE = 0.01, 0.1  # of a residual that may be left: at the start, after a step
+LAST_SHARE = 1e-4  # the same, where every attempt failed
 GROWTH = 10.0  # most, of a step over the last one
 ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
 MOST_TRIALS = 20
@@ -49,9 +50,11 @@ def search(o: Oracles, state: State, batch: Batch, keeper: Keeper, most: int) ->
 
     def attempt(trial: Trial) -> Trial:
         # The first step stays where it is, and so does the last attempt, after all others failed.
-        s = ops.where(first | (trial.tries == MOST_TRIALS), 0.0, trial.size)
+        last = trial.tries == MOST_TRIALS
+        s = ops.where(first | last, 0.0, trial.size)
         x = ops.axpy(s, p, state.x)
-        share = allowed(ops, state, batch)
+        # Where nothing fell, the value to fall below may itself be too low, by an inexact y.
+        share = ops.where(last, LAST_SHARE, allowed(ops, state, batch))
         # A step of zero starts from the y that belongs there, not from where attempts have led it.
         start = ops.where(s == 0, state.y, trial.y)
         inner = newton_cg.solve(o, x, start, batch.inner, share, keeper, trial.solved.model)
