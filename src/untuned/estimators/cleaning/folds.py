@@ -9,7 +9,7 @@ fold a nor fold b gives the opinions of a's rows from which the judge of b's row
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -65,6 +65,11 @@ def deal(group: np.ndarray, label: np.ndarray, folds: int, rng: Any) -> np.ndarr
     fold_of_group = np.empty(len(groups), int)
     fold_of_group[order] = np.arange(len(groups)) % folds
     return fold_of_group[np.searchsorted(groups, group)]
+
+
+def coarser(task: Task, most: int) -> Task:
+    """The same task with whole groups of folds for folds, so that fewer pairs are trained."""
+    return replace(task, fold=task.fold % most, folds=most) if task.folds > most else task
 
 
 def second_hand(task: Task, judged: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from untuned.estimators.cleaning.folds import Task, second_hand
+from untuned.estimators.cleaning.folds import FEWEST, Task, coarser, second_hand
 
 Targets = Callable[[int], np.ndarray]
 FIRST_TREES, TREES = 20, 60
@@ -45,21 +45,26 @@ class Judge(Protocol):
 class ByClassifier:
     """A classifier of scikit-learn's kind, one for each fold."""
 
-    def __init__(self, name: str, make: Callable[[int, bool], Any]):
+    def __init__(
+        self, name: str, make: Callable[[int, bool], Any], most_folds: int | None = None
+    ):  # fmt: skip
         self.name = name
         self.make = make  # from a seed, and whether this is the first time
+        self.most_folds = most_folds  # the first time, when all pairs of them are trained
         self.models: list[Any] = []
         self.classes = 0
 
     def first(self, task: Task) -> np.ndarray:
         """Learn the given labels; see Judge."""
+        coarse = coarser(task, self.most_folds or task.folds)
 
         def judged(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
             model = self.make(task.seed, True)
             fit_classifier(model, task.X[train], task.label[train], task.weight[train])
             return said_by(model, task.X[rows], task.classes)
 
-        return second_hand(task, judged)
+        # Who has seen none of a group's folds has not seen any one of them either.
+        return second_hand(coarse, judged)[np.arange(task.folds) % coarse.folds]
 
     def second(self, task: Task, targets: Targets) -> np.ndarray:
         """Learn the most probable labels, each with its probability as a weight; see Judge."""
@@ -142,8 +147,9 @@ def trees() -> ByClassifier:
 
 
 def boosting(rounds: int = 50, leaves: int = 31) -> ByClassifier:
-    """Histogram boosting; dense tables only."""
-    return ByClassifier("boosting", partial(_make_boosting, rounds, leaves))
+    """Histogram boosting; dense tables only. It grows a tree for each class in each round, which on
+    few rows takes longer than all other judges: so it has no more folds than on many."""
+    return ByClassifier("boosting", partial(_make_boosting, rounds, leaves), FEWEST)
 
 
 def of_user(classifier: Any) -> ByClassifier:
