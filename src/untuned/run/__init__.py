@@ -124,7 +124,7 @@ def minimize(
 
 def _threads(problem: Problem) -> AbstractContextManager:
     """The threads of BLAS, where NumPy computes; the other libraries have threads of their own."""
-    if on_host.computes_in_numpy(problem) and problem.ops.name == "jax":
+    if on_host.evaluates_in_numpy(problem):
         return threads.limited(0)  # as little work as is given to NumPy there
     if problem.ops.name != "numpy":
         return nullcontext()

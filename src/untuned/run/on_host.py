@@ -61,9 +61,9 @@ def moved(problem: Problem, solver: Solver) -> Problem:
     )
 
 
-def computes_in_numpy(problem: Problem) -> bool:
-    """Whether NumPy evaluates what it can of f and g."""
-    return problem.ops.name == "numpy" or bool(getattr(problem.ops, "in_numpy", False))
+def evaluates_in_numpy(problem: Problem) -> bool:
+    """Whether f and g are JAX's, and NumPy evaluates what it can of them."""
+    return bool(getattr(problem.ops, "in_numpy", False))
 
 
 def _is_slow(
