@@ -1,7 +1,9 @@
 """What `auto` and the criterion of prototypes are made of: A_T on Split MNIST, part by part.
 
     python benchmarks/coreset_criteria.py --seeds 20 30                 # the parts of `auto`
-    python benchmarks/coreset_criteria.py --seeds 20 24 --steps         # steps before the pick
+    python benchmarks/coreset_criteria.py --seeds 20 24 --part steps    # steps before the pick
+    python benchmarks/coreset_criteria.py --seeds 0 3 --part gcr        # why GCR is below uniform
+    python benchmarks/coreset_criteria.py --seeds 0 3 --part gcr --memory 500
 
 Every line is made from the same streams, first weights and orders, so lines are compared seed by
 seed. docs/lab/coresets.md has the tables.
@@ -19,17 +21,19 @@ import torch
 from untuned.coreset.baselines import Selection, equal_quotas
 from untuned.coreset.selectors import prototypes, registry, slots
 from untuned.coreset.selectors.candidates import Candidates
-from untuned.coreset.selectors.matching import in_turns
+from untuned.coreset.selectors.matching import gcr, in_turns
 from untuned.coreset.selectors.prototypes import herd_towards, kernel_of
 from untuned.experiments.continual import learner, protocols, scores, streams
 from untuned.experiments.continual.protocols import ROWS, Row
 from untuned.solvers import DTFBO
 
-PARTS = ("auto", "means", "classifier", "coverage", "weighted_means", "greedy-coreset")
-STEPS = tuple(f"{how}_{steps}" for how, steps in
-              (("drawn", 0), ("drawn", 10), ("drawn", 100), ("drawn", 400), ("picked", 0),
-               ("picked", 100), ("exchanged", 0)))  # fmt: skip
-WEIGHTED = ("weighted_means",)
+PARTS = {
+    "auto": ("auto", "means", "classifier", "coverage", "weighted_means", "greedy-coreset"),
+    "steps": ("drawn_0", "drawn_10", "drawn_100", "drawn_400", "picked_0", "picked_100",
+              "exchanged_0"),
+    "gcr": ("uniform-per-class", "icarl", "gcr", "gcr_even", "gcr_right", "gcr_unlearned"),
+}  # fmt: skip
+WEIGHTED = ("weighted_means", "gcr_even", "gcr_right", "gcr_unlearned")
 
 
 def means(c: Candidates, size: int) -> Selection:
@@ -105,7 +109,33 @@ def after_steps(c: Candidates, size: int, *, how: str, steps: int) -> Selection:
     return rows, weights
 
 
-def a_t(name: str, seed: int, imbalanced: bool) -> float:
+def gcr_even(c: Candidates, size: int) -> Selection:
+    """GCR's rows, all of the same weight."""
+    return gcr(c, size)[0], np.ones(size)
+
+
+def gcr_right(c: Candidates, size: int) -> Selection:
+    """GCR among the rows that the network has right."""
+    logits = c.features @ c.head.coef + c.head.intercept
+    known = np.flatnonzero(logits.argmax(axis=1) == c.label)
+    if len(known) < size:
+        return gcr(c, size)
+    share = c.share[known] / c.share[known].sum()
+    among = Candidates(c.X[known], c.label[known], c.classes, share, c.model, c.rng)
+    rows, weights = gcr(among, size)
+    return known[rows], weights
+
+
+def gcr_unlearned(c: Candidates, size: int) -> Selection:
+    """GCR with the gradients of a last layer of zeros: what is learned keeps its gradient."""
+    layer = c.head._replace(
+        coef=np.zeros_like(c.head.coef), intercept=np.zeros_like(c.head.intercept)
+    )
+    c.__dict__["head"] = layer  # the cached property, before anything has asked for residuals
+    return gcr(c, size)
+
+
+def a_t(name: str, seed: int, imbalanced: bool, memory: int, balance: str | None) -> float:
     """A_T of one run of Split MNIST, in percent."""
     how, _, steps = name.partition("_")
     options: dict[str, Any] = {}
@@ -116,7 +146,8 @@ def a_t(name: str, seed: int, imbalanced: bool) -> float:
         registry.SELECTORS[selector] = f"{__name__}:{selector}"
     ROWS.setdefault(selector, Row(selector, weighted=name in WEIGHTED))
     stream = streams.get("split-mnist", imbalanced, seed)
-    found = learner.learn(stream, selector, protocols.Epochs(), seed, options)
+    protocol = protocols.Epochs(memory=memory)
+    found = learner.learn(stream, selector, protocol, seed, options, balance=balance)
     return 100 * scores.average_accuracy(found.accuracy)
 
 
@@ -124,13 +155,18 @@ def main() -> None:
     """Print one line per part."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs=2, default=(20, 30), metavar=("FIRST", "END"))
-    parser.add_argument("--steps", action="store_true")
+    parser.add_argument("--part", choices=PARTS, default="auto")
+    parser.add_argument("--memory", type=int, default=protocols.Epochs().memory, metavar="ROWS")
+    parser.add_argument("--per-class", action="store_true", help="equal numbers of each class")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    for name in STEPS if given.steps else PARTS:
+    balance = "class" if given.per_class else None
+    for name in PARTS[given.part]:
         words = []
         for imbalanced in (False, True):
-            found = [a_t(name, seed, imbalanced) for seed in range(*given.seeds)]
+            found = [
+                a_t(name, seed, imbalanced, given.memory, balance) for seed in range(*given.seeds)
+            ]
             error = np.std(found, ddof=1) / np.sqrt(len(found))
             words.append(f"{np.mean(found):.2f} ± {error:.2f}  {np.round(found, 1).tolist()}")
         print(f"{name:16}", *words, sep="  ", flush=True)
