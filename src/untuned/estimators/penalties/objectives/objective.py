@@ -60,8 +60,15 @@ class Point(NamedTuple):
     x: np.ndarray
     y: np.ndarray
     strengths: Strengths
-    w: np.ndarray  # (features, models, columns)
+    turned: np.ndarray | None  # coefficients, where it is work to find them
     z: np.ndarray  # outputs, (models, columns, rows)
+
+    @property
+    def w(self) -> np.ndarray:
+        """Coefficients, (features, models, columns)."""
+        if self.turned is not None:
+            return self.turned
+        return self.strengths.turn.forth(stacked.coefficients(self.y))
 
 
 class Models:
@@ -97,8 +104,11 @@ class Models:
         if last is None or not (np.array_equal(x, last.x) and np.array_equal(y, last.y)):
             strengths = self.strengths(x)
             w = strengths.turn.forth(stacked.coefficients(y))
-            last = self._last = Point(x, y, strengths, w, self.outputs(w, y[:, -1]))
-        return last
+            # Without a basis they are found again by two products of numbers, and may be very many.
+            turned = w if len(strengths.turn.basis) else None
+            last = Point(x, y, strengths, turned, self.outputs(w, y[:, -1]))
+        self._last = last._replace(y=y)  # whose twin need not be kept
+        return self._last
 
     def inner_variable(self, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
         """y with coefficients (features, models, columns) and intercepts (models, columns)."""
@@ -155,7 +165,9 @@ class Inner:
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
         m, at = self.models, self.models.at(x, y)
         b = y[:, -1]
-        squares = np.einsum("jkc,jkc,jkc->k", at.strengths.s, at.w, at.w)
+        w = at.w
+        squares = np.einsum("jkc,jkc,jkc->k", at.strengths.s, w, w)
+        del w  # there may be very many
         penalty = (squares / m.shares.total).sum()
         penalty += m.intercept_penalty * (b**2).sum() + ((b @ m.alike) ** 2).sum()
         value = np.vdot(m.train[:, 0], m.loss.value(at.z, m.target, 1))
@@ -185,9 +197,13 @@ class Inner:
             w = turn.forth(stacked.coefficients(v))
             slopes = bend(m.outputs(w, v[:, -1]))
             slopes *= m.train
+            # As in `Models.at`: not kept while there is another array as large.
+            kept = w if len(turn.basis) else None
+            del w
             q, in_intercept = m.back(slopes)
             del slopes
-            if wrt == "y":  # w has no further use, and may be large
+            w = turn.forth(stacked.coefficients(v)) if kept is None else kept
+            if wrt == "y":  # w has no further use
                 w *= pull_on_w
                 q += w
                 del w
@@ -244,7 +260,9 @@ class Inner:
 
     def _joined(self, at: Point, in_w: np.ndarray, in_intercept: np.ndarray) -> np.ndarray:
         """In y, from gradients in w and in its intercepts."""
-        return stacked.joined(at.strengths.turn.back(in_w), in_intercept)
+        in_y = stacked.joined(in_w, in_intercept)
+        at.strengths.turn.bring_back(stacked.coefficients(in_y))
+        return in_y
 
     def _pull_on_intercept(self, b: np.ndarray) -> np.ndarray:
         m = self.models

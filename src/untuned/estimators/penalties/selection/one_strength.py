@@ -41,7 +41,7 @@ class Seen:
                 if bend.limits[0] < logarithm < bend.limits[1]:
                     there = x.copy()
                     there[0, 0] = bend.inverse(logarithm)
-                    near = solved(self.models, there, near, HONEST)
+                    near = solved(self.models, there, [near], HONEST)
                     losses = self._losses(there, near)
                     if side < 0 and is_far_worse(losses, best, self.weight):
                         break
