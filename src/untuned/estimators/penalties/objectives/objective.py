@@ -190,8 +190,7 @@ class Inner:
         """The second derivatives, to be applied to many v."""
         m, at = self.models, self.models.at(x, y)
         bend = m.loss.bend(at.z, 1, m.target)
-        turn, total = at.strengths.turn, m.shares.total[:, None]
-        pull_on_w = at.strengths.s / total
+        turn, s, total = at.strengths.turn, at.strengths.s, m.shares.total[:, None]
 
         def pull(v: np.ndarray, wrt: str) -> Any:
             w = turn.forth(stacked.coefficients(v))
@@ -203,19 +202,19 @@ class Inner:
             q, in_intercept = m.back(slopes)
             del slopes
             w = turn.forth(stacked.coefficients(v)) if kept is None else kept
-            if wrt == "y":  # w has no further use
-                w *= pull_on_w
+            if wrt == "y":
+                w *= s
+                w /= total
                 q += w
                 del w
-            else:
-                q += pull_on_w * w
-            if wrt != "x":
-                in_y = self._joined(at, q, in_intercept + self._pull_on_intercept(v[:, -1]))
-                if wrt == "y":
-                    return in_y
+                return in_y(q, in_intercept, v)
+            q += w * s / total
             pairs = [(stacked.coefficients(y), q), (stacked.coefficients(v), self._slopes(at)[0])]
             in_x = at.strengths.pull(pairs, at.w * w / total)
-            return in_x if wrt == "x" else (in_x, in_y)
+            return in_x if wrt == "x" else (in_x, in_y(q, in_intercept, v))
+
+        def in_y(q: np.ndarray, in_intercept: np.ndarray, v: np.ndarray) -> np.ndarray:
+            return self._joined(at, q, in_intercept + self._pull_on_intercept(v[:, -1]))
 
         return pull
 
@@ -255,7 +254,9 @@ class Inner:
         """Gradients in w and in the intercepts of y."""
         m = self.models
         in_w, in_intercept = m.back(m.train * m.loss.slope(at.z, m.target, 1))
-        in_w += at.w * (at.strengths.s / m.shares.total[:, None])
+        held = at.w * at.strengths.s
+        held /= m.shares.total[:, None]
+        in_w += held
         return in_w, in_intercept + self._pull_on_intercept(at.y[:, -1])
 
     def _joined(self, at: Point, in_w: np.ndarray, in_intercept: np.ndarray) -> np.ndarray:
@@ -286,6 +287,7 @@ class Outer:
         if m.loss.is_log_loss:
             slopes *= bounded_slope(m.loss.value(at.z, m.target, 1))[:, None]
         in_w, in_intercept = m.back(slopes)
-        in_x = at.strengths.pull([(stacked.coefficients(y), in_w)], np.zeros_like(at.w))
+        nothing = np.zeros((1, len(y), 1), y.dtype)
+        in_x = at.strengths.pull([(stacked.coefficients(y), in_w)], nothing)
         in_x += m.doubts_slope(x)
         return self(x, y), in_x, stacked.joined(at.strengths.turn.back(in_w), in_intercept)
