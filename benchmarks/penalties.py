@@ -178,8 +178,9 @@ class Records(dict):
 
 
 def run(
-    name: str, make: Any, seeds: int, peers: Path | None, records: Records, only: str
-) -> dict[str, np.ndarray]:
+    name: str, make: Any, seeds: int, peers: Path | None, records: Records, only: str,
+    outside: list[str],
+) -> dict[str, np.ndarray]:  # fmt: skip
     """(seeds, 3) of each model: loss, seconds, F1. Peers that failed on a seed are left out."""
     sets = [make(seed) for seed in range(seeds)]
     names = []
@@ -197,7 +198,7 @@ def run(
         )
         for seed in range(seeds)
     ]
-    for each in OUTSIDE if peers else ():
+    for each in outside if peers else ():
         # Of classes Optuna searches the strength of a squared penalty.
         title = "optuna l2" if each == "optuna" and sets[0].classes else each
         names.append(title)
@@ -242,6 +243,7 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="sets whose name holds this")
     parser.add_argument("--models", default="", help="ours and scikit-learn's with this in a name")
     parser.add_argument("--peers", type=Path, help="a Python with skglm, asgl, glum and optuna")
+    parser.add_argument("--outside", nargs="*", default=OUTSIDE, help="which of those, in --peers")
     parser.add_argument("--records", type=Path, help="JSON lines to read from and add to")
     parser.add_argument(
         "--tables", nargs="*", default=[], help="files.csv:target or files.csv:target:classes"
@@ -258,7 +260,9 @@ if __name__ == "__main__":
     print("|---|---|---|---|---|---|---|")
     verdicts: dict[tuple[str, str], list] = {}
     for name, make in sets.items():
-        found = run(name, make, options.seeds, options.peers, records, options.models)
+        found = run(
+            name, make, options.seeds, options.peers, records, options.models, options.outside
+        )
         show(name, found, verdicts)
     print("\n| ours | against the best of | sets | at or below | at most one error behind |")
     print("|---|---|---|---|---|")

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import untuned
 from untuned.closed_form import stacked
 from untuned.estimators import BilevelLogisticRegression, BilevelRidge
-from untuned.estimators.penalties import folds
+from untuned.estimators.penalties import folds, groups
 from untuned.estimators.penalties import standardisation as tables
 from untuned.estimators.penalties.objectives import objective, scaling
 from untuned.estimators.penalties.selection import fitting, search
@@ -130,11 +130,13 @@ def test_one_strength_is_where_the_closed_form_validates_best():
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "wide"])
 @pytest.mark.long
 def test_derivatives(loss, kind, monkeypatch):
-    """Judge: finite differences of the value function."""
+    """Judge: finite differences of the value function. Wide rows have no basis, and groups that
+    repeat themselves along an axis."""
     monkeypatch.setattr(tables, "stays_sparse", sparse.issparse)
+    monkeypatch.setattr(scaling, "MOST_TURNED", 2 if kind == "wide" else 1024)
     monkeypatch.setattr(stacked, "ROWS_PER_VARIABLE", 90)  # all of them
     X, y = rows(count=90, features=3, classes=3)
     target = np.eye(3)[y] if loss == "softmax" else (y[:, None] - 1.0)
@@ -144,7 +146,10 @@ def test_derivatives(loss, kind, monkeypatch):
     pairs = folds.splits(3, X, y, np.random.default_rng(0))
     plan = folds.plan(pairs, y, weight, many=True)
     group = np.repeat(np.arange(3)[:, None], target.shape[1], axis=1)
-    table = tables.make(sparse.csr_array(X) if kind == "sparse" else X, weight)
+    if kind == "wide":
+        by = "class" if loss == "softmax" else "feature"
+        group = groups.make(by, 3, target.shape[1], None, range(target.shape[1]), "class").member
+    table = tables.make(X if kind == "dense" else sparse.csr_array(X), weight)
     scales = scaling.make(loss, table, target, weight)
     models = fitting.make(Rows(loss, table, target, weight), plan, group, scales, 1.0, 0.3)
     outer, inner = objective.Outer(models), objective.Inner(models)

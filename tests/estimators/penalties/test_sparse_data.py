@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from untuned.estimators import BilevelLasso, BilevelLogisticRegression
-from untuned.estimators.penalties import standardisation
+from untuned.estimators.penalties import folds, standardisation
 from untuned.estimators.penalties.objectives import scaling
 from untuned.estimators.penalties.selection import judging
 from untuned.estimators.penalties.selection.sparse_search import Stage
@@ -26,7 +26,7 @@ def words(rows=5500, features=20_000, classes=4, seed=0):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("penalty", "most"), [("all", 9), ("feature", 13)])
+@pytest.mark.parametrize(("penalty", "most"), [("all", 3), ("feature", 4)])
 def test_memory_of_a_sparse_fit(penalty, most):
     """Of which coefficients are the most; dense, X alone would take more than 200 times its own."""
     X, y = words()
@@ -40,6 +40,25 @@ def test_memory_of_a_sparse_fit(penalty, most):
     own = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
     assert peak < most * own
     assert model.score(X, y) > 0.9
+
+
+def test_many_strengths_of_wide_rows_are_searched_with_one_model(monkeypatch):
+    """Rows held back choose and judge by halves, and the others are asked whether that holds."""
+    X, y = words(rows=300, features=500, classes=2)
+    pairs = folds.splits(0.2, X, y, np.random.default_rng(0))
+    plan = folds.of_half(folds.plan(pairs, y, np.ones(300), many=True))
+    assert plan.train.shape == plan.valid.shape == plan.judge.shape == (300, 1)
+    assert ((plan.train ^ plan.valid ^ plan.judge) & ~(plan.valid & plan.judge)).all()
+    assert abs(int(plan.valid.sum()) - int(plan.judge.sum())) <= 2
+    monkeypatch.setattr(folds, "FEW_ROWS", 200)
+    monkeypatch.setattr(folds, "WIDE", 50)
+    model = BilevelLogisticRegression(penalty="feature", random_state=0)
+    plans = model._plans(
+        judging.Rows("logistic", None, None, np.ones(300)), X, y, np.random.default_rng(0), True,
+        False,
+    )  # fmt: skip
+    assert plans.many.train.shape[1] == 1
+    assert not (plans.check.judge.any(axis=1) & (plans.many.valid | plans.many.judge)[:, 0]).any()
 
 
 def test_absolute_strengths_stay_what_they_are_per_row():

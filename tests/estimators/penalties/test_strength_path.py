@@ -20,7 +20,14 @@ from untuned.estimators.penalties import standardisation as tables
 from untuned.estimators.penalties.objectives import gram, lasso_solver, objective
 from untuned.estimators.penalties.objectives.lasso_solver import Design, Penalty
 from untuned.estimators.penalties.objectives.sparse_objective import SparseModels
-from untuned.estimators.penalties.selection import one_strength, search, strides
+from untuned.estimators.penalties.selection import (
+    fitting,
+    judging,
+    one_strength,
+    search,
+    sparse_search,
+    strides,
+)
 from untuned.estimators.penalties.selection.judging import Rows
 from untuned.estimators.penalties.selection.outcome import Limit
 from untuned.estimators.penalties.selection.strength_path import HeldBack, walk
@@ -190,3 +197,46 @@ def test_no_hessian_is_made_that_costs_more_than_it_saves(monkeypatch):
     np.testing.assert_array_equal(kept, again)
     with pytest.raises(TypeError):
         BilevelLogisticRegression(cv=3, max_steps=2).fit(X[:, :20], y > 0)
+
+
+def test_models_for_the_picture_take_no_more_than_half_of_the_search(monkeypatch):
+    random = np.random.default_rng(0)
+    X = random.standard_t(1.5, size=(400, 6))
+    y = np.digitize(X[:, 0] + random.logistic(size=400), [-1, 1])
+    before = []
+
+    def noted(models, *rest):
+        before.append(models.passes)
+        return fitting.solved(models, *rest)
+
+    monkeypatch.setattr(one_strength, "solved", noted)
+    BilevelLogisticRegression(penalty="all", random_state=0).fit(X, y)
+    assert before
+    assert max(before) <= 1.5 * before[0]
+
+
+def test_the_search_for_many_makes_no_more_hessians_than_the_path(monkeypatch):
+    """But for the step in which it comes to that."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(150, 12))
+    y = np.digitize(X[:, :6].sum(axis=1) + random.logistic(size=150), [-1, 1])
+    allowed, of_step, designs = [], [], []
+    many, make, look = sparse_search._many, sparse_search.Design, judging.Watch.__call__
+
+    def noted_many(*given):
+        allowed.append(given[9])
+        return many(*given)
+
+    def noted_look(self, snapshot):
+        of_step.append(designs[-1].work)
+        return look(self, snapshot)
+
+    monkeypatch.setattr(sparse_search, "_many", noted_many)
+    monkeypatch.setattr(sparse_search, "Design", lambda *a: designs.append(make(*a)) or designs[-1])
+    monkeypatch.setattr(judging.Watch, "__call__", noted_look)
+    monkeypatch.setattr(judging, "PATIENCE", 100)
+    BilevelLogisticRegression(norm="l1", random_state=0).fit(X, y)
+    assert allowed[0] > 0
+    assert len(of_step) > 1
+    assert all(work < allowed[0] for work in of_step[:-1])
+    assert of_step[-1] >= allowed[0]

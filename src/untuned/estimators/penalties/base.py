@@ -136,6 +136,8 @@ class BilevelLinear(BaseEstimator):
             return folds.Plans(one, folds.plan(pairs, strata, weight, many=True), None, pack)
         split = folds.splits(folds.SHARE, X, strata, random)
         plan = folds.plan(split, strata, weight, many=True)
+        if X.shape[1] > folds.WIDE:
+            plan = folds.of_half(plan)
         return folds.Plans(one, plan, folds.elsewhere(pairs, strata, weight, plan))
 
     def plot(self) -> Figure:

@@ -131,6 +131,15 @@ def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> R
     return RowRoles(train, valid, judge, mix, np.array(split))
 
 
+def of_half(plan: RowRoles) -> RowRoles:
+    """The first model of a plan: one half of the rows held back chooses, the other judges.
+
+    Enough where models are large and other rows are asked afterwards.
+    """
+    train, valid, judge, mix, split = plan
+    return RowRoles(train[:, :1], valid[:, :1], judge[:, :1], mix[:1, :1], split[:1])
+
+
 def elsewhere(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: RowRoles) -> RowRoles:
     """Models of these splits, judged by the rows that had no part in finding many strengths."""
     plan_of = plan(pairs, strata, weight, many=False)

@@ -59,14 +59,22 @@ class Shares(NamedTuple):
         (own, _), (common, _) = self._bent(x)
         return own, common
 
+    @property
+    def once(self) -> tuple[slice, slice]:
+        """Of `group` all that differs: along an axis that it repeats itself on, the first alone."""
+        features, columns = (slice(None if step else 1) for step in self.group.strides)
+        return features, columns
+
     def at(self, x: np.ndarray) -> Strengths:
         """All that x decides."""
         (own, own_slope), (common, common_slope) = self._bent(x)
         if self.free:
-            s = np.moveaxis(np.exp(own)[:, self.group], 0, 1)
+            s = np.moveaxis(np.exp(own)[:, self.group[self.once]], 0, 1)
         else:  # the same for all coefficients of a model: no array of their size
             s = np.repeat(np.exp(common)[None], self.group.shape[1], axis=2)
         turn = Turn.make(s, np.exp(common[:, 0]), self.total, self.scaling)
+        if self.free:
+            s = np.broadcast_to(s, (len(self.group), len(own), self.group.shape[1]))
         return Strengths(self, s, np.exp(common), turn, own_slope, common_slope)
 
     def fixed(self, s: np.ndarray) -> Strengths:
@@ -98,14 +106,21 @@ class Strengths(NamedTuple):
         turn, k, N = self.turn, self.shares.scaling.curvature, self.shares.total[:, None]
         if not self.shares.free:
             return self._pull_together(in_w, in_s)
-        qw = sum(q * turn.forth(u) for u, q in in_w)
-        qu = sum(turn.back(q) * u for u, q in in_w)
+        # In place: there may be very many coefficients.
+        qw = np.zeros(self.s.shape, self.s.dtype)
+        for u, q in in_w:
+            part = turn.forth(u)
+            part *= q
+            qw += part
         # By logarithms of s and t: E falls by half of (s/N) / (k + s/N), and grows likewise with t,
         # with which the first factor, (k Lambda + t/N)^(-1/2), falls.
-        in_log_s = self.s * (in_s - 0.5 * qw / (k * N + self.s))
-        grows = 0.5 * qw / (k * N + self.t) - 0.5 * qu * turn.first**2 / N
-        in_common = self.t * grows.sum(axis=(0, 2))[:, None] * self.common_slope
-        in_own = self._by_group(in_log_s) * self.own_slope
+        grows = np.einsum("jkc,kc->k", qw, 0.5 / (k * N + self.t)) - self._falls(in_w)
+        in_common = self.t * grows[:, None] * self.common_slope
+        qw *= -0.5
+        qw /= k * N + self.s
+        qw += in_s
+        qw *= self.s
+        in_own = self._by_group(qw) * self.own_slope
         mix, free = self.shares.mix, self.shares.free
         in_vectors = mix.T @ np.hstack([in_own.sum(axis=1, keepdims=True) + in_common, in_own])
         in_vectors[:, 1:] *= free
@@ -115,21 +130,31 @@ class Strengths(NamedTuple):
         self, in_w: list[tuple[np.ndarray, np.ndarray]], in_s: np.ndarray
     ) -> np.ndarray:
         """`pull` where groups do not differ: E is 1, and only the first factor follows x."""
-        in_t = in_s.sum(axis=(0, 2))
-        for u, q in in_w:
-            by_factor = self.turn.back(q)
-            by_factor *= u
-            by_factor *= self.turn.first
-            in_t -= 0.5 * np.einsum("jkc,jkc->k", by_factor, self.turn.first) / self.shares.total
+        in_t = in_s.sum(axis=(0, 2)) - self._falls(in_w)
         in_common = self.t * in_t[:, None] * self.common_slope
         nothing = np.zeros_like(self.own_slope)
         in_vectors = self.shares.mix.T @ np.hstack([in_common, nothing])
         return in_vectors.astype(self.s.dtype, copy=False)
 
+    def _falls(self, in_w: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """By how much the sum of <q, T u> falls with t of each model, by T's first factor."""
+        first, falls = self.turn.first, np.zeros(len(self.shares.total))
+        for u, q in in_w:
+            by_factor = self.turn.back(q)
+            by_factor *= u
+            by_factor *= first
+            falls += 0.5 * np.einsum("jkc,jkc->k", by_factor, first) / self.shares.total
+        return falls
+
     def _by_group(self, values: np.ndarray) -> np.ndarray:
         """Sums over the coefficients of each group: (models, groups)."""
         models, groups = self.own_slope.shape
-        place = groups * np.arange(models)[:, None] + self.shares.group[:, None]
+        group, once = self.shares.group, self.shares.once
+        if once[0] != slice(None):
+            values = values.sum(axis=0, keepdims=True)
+        if once[1] != slice(None):
+            values = values.sum(axis=2, keepdims=True)
+        place = groups * np.arange(models)[:, None] + group[once][:, None]
         sums = np.bincount(place.ravel(), values.ravel(), models * groups)
         return sums.reshape(models, groups)
 

@@ -51,7 +51,9 @@ def solve_inner(
     """`solve` with one preconditioner throughout; `most` bounds each conjugate gradients."""
     zero, none = o.ops.scalar(0.0, y), o.ops.counter(0)
     model, keeper = Model(None, None, zero, zero, none, none), Fixed(precondition, most)
-    return solve(o, x, y, rows, share, keeper, model, most_steps, forcing, gives_up)
+    start = [y]
+    del y  # so that no name here keeps it while steps leave it behind: vectors may be large
+    return solve(o, x, start.pop(), rows, share, keeper, model, most_steps, forcing, gives_up)
 
 
 def solve(
@@ -93,8 +95,8 @@ def solve(
 
         def from_model() -> Solution:
             return Solution(
-                precondition(down()), zero, zero_count, zero_count, ops.zeros_like(y),
-                ops.zeros_like(y),
+                precondition(down()), zero, zero_count, zero_count, ops.zeros_like(at.y),
+                ops.zeros_like(at.y),
             )  # fmt: skip
 
         def from_products() -> Solution:
@@ -135,7 +137,7 @@ def solve(
             energy_t = conjugate_gradient.energy(ops, grad_t, precondition)
             return t, g_t, grad_t, energy_t, tries + 1
 
-        untried = (ops.scalar(2.0, y), g, at.grad, energy, zero_count)
+        untried = (ops.scalar(2.0, at.y), g, at.grad, energy, zero_count)
         trial = ops.while_loop(too_far, shorten, untried)
         t, g_t, grad_t, energy_t, tries = trial
         found = fine(trial)  # not so where time is up
@@ -175,5 +177,5 @@ def solve(
         zero_count,
     )  # fmt: skip
     carry = [(start, g, share**2 * first + zero, model.whole, zero_count)]
-    del grad, start  # so that no name here keeps them while the loop runs
+    del y, grad, start  # so that no name here keeps them while the loop runs
     return ops.while_loop(going, newton_step, carry.pop())[0]

@@ -50,6 +50,7 @@ class Design:
         self.quadratic = loss == "squared"
         self.softmax = loss == "softmax"
         self.X = sparse.csc_array(table.X) if sparse.issparse(table.X) else table.X
+        self.work = 0  # entries of all Hessians that were made
 
     def outputs(self, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
         """(rows, columns), from the features that count."""
@@ -72,6 +73,7 @@ class Design:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """H of the loss in the coefficients at `place`, with the intercepts, and in those."""
         feature, column = place
+        self.work += len(feature) ** 2
         B = self.columns(feature).astype(np.float64)
         count = z.shape[1]
         if count == 1:  # the same, without cutting B by columns
@@ -83,13 +85,14 @@ class Design:
         bend = self.loss.bend(z, 1, self.target)
         curve = np.stack([bend(np.repeat(unit[None], len(z), axis=0)).T for unit in units]) * share
         in_b = curve.sum(axis=2)
-        across = np.stack([(B * curve[c, column].T).sum(axis=0) for c in range(count)], axis=1)
+        across = np.empty((len(column), count))
         H = np.empty((len(column), len(column)))
-        for c in range(count):
-            here = np.flatnonzero(column == c)
-            for d in range(c + 1):
-                there = np.flatnonzero(column == d)
-                part = (B[:, here] * curve[c, d][:, None]).T @ B[:, there]
+        places = [np.flatnonzero(column == c) for c in range(count)]
+        parts = [B[:, here] for here in places]
+        for c, here in enumerate(places):
+            across[here] = parts[c].T @ curve[c].T
+            for d, there in enumerate(places[: c + 1]):
+                part = (parts[c] * curve[c, d][:, None]).T @ parts[d]
                 H[np.ix_(here, there)] = part
                 H[np.ix_(there, here)] = part.T
         return H, across, self.fixed(in_b)

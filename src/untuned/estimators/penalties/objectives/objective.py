@@ -60,8 +60,15 @@ class Point(NamedTuple):
     x: np.ndarray
     y: np.ndarray
     strengths: Strengths
-    w: np.ndarray  # (features, models, columns)
+    turned: np.ndarray | None  # coefficients, where it is work to find them
     z: np.ndarray  # outputs, (models, columns, rows)
+
+    @property
+    def w(self) -> np.ndarray:
+        """Coefficients, (features, models, columns)."""
+        if self.turned is not None:
+            return self.turned
+        return self.strengths.turn.forth(stacked.coefficients(self.y))
 
 
 class Models:
@@ -97,8 +104,11 @@ class Models:
         if last is None or not (np.array_equal(x, last.x) and np.array_equal(y, last.y)):
             strengths = self.strengths(x)
             w = strengths.turn.forth(stacked.coefficients(y))
-            last = self._last = Point(x, y, strengths, w, self.outputs(w, y[:, -1]))
-        return last
+            # Without a basis they are found again by two products of numbers, and may be very many.
+            turned = w if len(strengths.turn.basis) else None
+            last = Point(x, y, strengths, turned, self.outputs(w, y[:, -1]))
+        self._last = last._replace(y=y)  # whose twin need not be kept
+        return self._last
 
     def inner_variable(self, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
         """y with coefficients (features, models, columns) and intercepts (models, columns)."""
@@ -155,7 +165,9 @@ class Inner:
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
         m, at = self.models, self.models.at(x, y)
         b = y[:, -1]
-        squares = np.einsum("jkc,jkc,jkc->k", at.strengths.s, at.w, at.w)
+        w = at.w
+        squares = np.einsum("jkc,jkc,jkc->k", at.strengths.s, w, w)
+        del w  # there may be very many
         penalty = (squares / m.shares.total).sum()
         penalty += m.intercept_penalty * (b**2).sum() + ((b @ m.alike) ** 2).sum()
         value = np.vdot(m.train[:, 0], m.loss.value(at.z, m.target, 1))
@@ -178,28 +190,31 @@ class Inner:
         """The second derivatives, to be applied to many v."""
         m, at = self.models, self.models.at(x, y)
         bend = m.loss.bend(at.z, 1, m.target)
-        turn, total = at.strengths.turn, m.shares.total[:, None]
-        pull_on_w = at.strengths.s / total
+        turn, s, total = at.strengths.turn, at.strengths.s, m.shares.total[:, None]
 
         def pull(v: np.ndarray, wrt: str) -> Any:
             w = turn.forth(stacked.coefficients(v))
             slopes = bend(m.outputs(w, v[:, -1]))
             slopes *= m.train
+            # As in `Models.at`: not kept while there is another array as large.
+            kept = w if len(turn.basis) else None
+            del w
             q, in_intercept = m.back(slopes)
             del slopes
-            if wrt == "y":  # w has no further use, and may be large
-                w *= pull_on_w
+            w = turn.forth(stacked.coefficients(v)) if kept is None else kept
+            if wrt == "y":
+                w *= s
+                w /= total
                 q += w
                 del w
-            else:
-                q += pull_on_w * w
-            if wrt != "x":
-                in_y = self._joined(at, q, in_intercept + self._pull_on_intercept(v[:, -1]))
-                if wrt == "y":
-                    return in_y
+                return in_y(q, in_intercept, v)
+            q += w * s / total
             pairs = [(stacked.coefficients(y), q), (stacked.coefficients(v), self._slopes(at)[0])]
             in_x = at.strengths.pull(pairs, at.w * w / total)
-            return in_x if wrt == "x" else (in_x, in_y)
+            return in_x if wrt == "x" else (in_x, in_y(q, in_intercept, v))
+
+        def in_y(q: np.ndarray, in_intercept: np.ndarray, v: np.ndarray) -> np.ndarray:
+            return self._joined(at, q, in_intercept + self._pull_on_intercept(v[:, -1]))
 
         return pull
 
@@ -239,12 +254,16 @@ class Inner:
         """Gradients in w and in the intercepts of y."""
         m = self.models
         in_w, in_intercept = m.back(m.train * m.loss.slope(at.z, m.target, 1))
-        in_w += at.w * (at.strengths.s / m.shares.total[:, None])
+        held = at.w * at.strengths.s
+        held /= m.shares.total[:, None]
+        in_w += held
         return in_w, in_intercept + self._pull_on_intercept(at.y[:, -1])
 
     def _joined(self, at: Point, in_w: np.ndarray, in_intercept: np.ndarray) -> np.ndarray:
         """In y, from gradients in w and in its intercepts."""
-        return stacked.joined(at.strengths.turn.back(in_w), in_intercept)
+        in_y = stacked.joined(in_w, in_intercept)
+        at.strengths.turn.bring_back(stacked.coefficients(in_y))
+        return in_y
 
     def _pull_on_intercept(self, b: np.ndarray) -> np.ndarray:
         m = self.models
@@ -268,6 +287,7 @@ class Outer:
         if m.loss.is_log_loss:
             slopes *= bounded_slope(m.loss.value(at.z, m.target, 1))[:, None]
         in_w, in_intercept = m.back(slopes)
-        in_x = at.strengths.pull([(stacked.coefficients(y), in_w)], np.zeros_like(at.w))
+        nothing = np.zeros((1, len(y), 1), y.dtype)
+        in_x = at.strengths.pull([(stacked.coefficients(y), in_w)], nothing)
         in_x += m.doubts_slope(x)
         return self(x, y), in_x, stacked.joined(at.strengths.turn.back(in_w), in_intercept)

@@ -57,6 +57,14 @@ class Turn(NamedTuple):
         in_u *= self.first
         return in_u
 
+    def bring_back(self, gradient: Any) -> None:
+        """`back`, in place."""
+        if len(self.basis):
+            gradient[...] = self.back(gradient)
+        else:
+            gradient *= self.last
+            gradient *= self.first
+
     def inverse(self, w: Any) -> Any:
         """u of w."""
         return _times(self.basis.T, w / self.last) / self.first

@@ -101,23 +101,27 @@ def fit_all(
         return ClosedRidge(models).fit(fixed.s)[:2]
     x = none[:1]
     zero = np.zeros(shape), np.zeros(shape[1])
-    y = alike(models, x, *(start or zero))
     exact = share or float(np.finfo(dtype).eps) ** 0.5
-    return models.model(x, solved(models, x, y, exact if start else ROUGH))
+    first = [alike(models, x, *(start or zero))]
+    return models.model(x, solved(models, x, first, exact if start else ROUGH))
 
 
-def solved(models: Models, x: np.ndarray, y: np.ndarray, share: float) -> np.ndarray:
-    """The inner solution at x, with at most this share of y's error left."""
+def solved(models: Models, x: np.ndarray, start: list[np.ndarray], share: float) -> np.ndarray:
+    """The inner solution at x, with at most this share left of the error of y, which `start` holds.
+
+    It is taken from there, so that nobody has to keep it: there may be very many coefficients.
+    """
     inner = Inner(models)
     o = Oracles(array_libraries.get("numpy"), inner, inner)
-    with o.ops.precision(y):
+    with o.ops.precision(start[0]):
         matrix = None
-        if inner.hessian_blocks(y)[0] is not None:
-            matrix = preconditioner.identity(o, y)
+        if inner.hessian_blocks(start[0])[0] is not None:
+            matrix = preconditioner.identity(o, start[0])
         if matrix is not None:
-            matrix = preconditioner.make(o, x, y, None, matrix)
+            matrix = preconditioner.make(o, x, start[0], None, matrix)
+        most = 2 * start[0][0].size + 10
         found = newton_cg.solve_inner(
-            o, x, y, None, share=share, most=2 * y[0].size + 10,
+            o, x, start.pop(), None, share=share, most=most,
             precondition=preconditioner.apply(o.ops, matrix),
         )  # fmt: skip
     return found.y

@@ -14,6 +14,8 @@ from untuned.estimators.penalties.selection.judging import is_far_worse
 
 AROUND = np.r_[0.5:3.1:0.5]  # decades on either side of the best strength, for the path
 HONEST = 1e-3  # share of the error that is left in models that are compared
+SHOWN = 0.01  # the same, of models that are only looked at
+ASIDE = 0.5  # of the search's own work, that models for the picture may take at most
 
 
 class Seen:
@@ -34,14 +36,17 @@ class Seen:
         There models are the hardest to solve for, and those beyond are worse still.
         """
         bend, best = self.models.shares.bend, self._losses(x, y)
+        most = (1 + ASIDE) * self.models.passes
         for side in (1, -1):
             near = y
             for decades in side * AROUND:
                 logarithm = bend(x[0, 0])[0] + decades * np.log(10)
+                if self.models.passes > most:
+                    return
                 if bend.limits[0] < logarithm < bend.limits[1]:
                     there = x.copy()
                     there[0, 0] = bend.inverse(logarithm)
-                    near = solved(self.models, there, near, HONEST)
+                    near = solved(self.models, there, [near], SHOWN)
                     losses = self._losses(there, near)
                     if side < 0 and is_far_worse(losses, best, self.weight):
                         break

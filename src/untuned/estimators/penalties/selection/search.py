@@ -200,7 +200,7 @@ def _many(
         y = inner.at(x).y
     else:
         seer, outer, inner = models, Outer(models), Inner(models)
-        y = solved(models, x, alike(models, x, at.coef, at.intercept), HONEST)
+        y = solved(models, x, [alike(models, x, at.coef, at.intercept)], HONEST)
     bend = Bend.of_rows(rows.weight)
     judges = Judges(seer, plan, used.weight)
     watch = Watch(judges, x, y, lambda x: trail.found.append(_strengths(bend, x.mean(axis=0))))
@@ -229,13 +229,16 @@ def _holds_elsewhere(
     rows: Rows, plan: RowRoles, group: np.ndarray, scales: Scales, at: Stage, x: np.ndarray
 ) -> bool:
     """Whether the strengths at x beat one strength on rows that had no part in finding them."""
-    bend = Bend.of_rows(rows.weight)
+    bend, near = Bend.of_rows(rows.weight), (at.coef, at.intercept)
     losses = []
     for each in (at.x, x):
         strengths = _strengths(bend, each)[group]
-        w, b = fit_all(rows, plan.train, scales, strengths, (at.coef, at.intercept), HONEST)
-        losses.append(judged(rows, plan.judge, w, b))
-    return is_more_than_chance(losses[0] - losses[1], weights(rows, plan.judge))
+        for k in range(plan.train.shape[1]):  # one after another: they may be large
+            train, judge = plan.train[:, k : k + 1], plan.judge[:, k : k + 1]
+            w, b = fit_all(rows, train, scales, strengths, near, HONEST)
+            losses.append(judged(rows, judge, w, b))
+    before, after = np.split(np.concatenate(losses), 2)
+    return is_more_than_chance(before - after, weights(rows, plan.judge))
 
 
 def _strengths(bend: Bend, x: np.ndarray) -> np.ndarray:

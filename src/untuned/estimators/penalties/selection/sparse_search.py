@@ -111,10 +111,11 @@ def search(
             tol=NEAR, max_steps=min(POLISH, settings.max_steps),
             callback=lambda at: trail.found.append(_strengths(models.bend, at.x[0], mixed)[0]),
         )  # fmt: skip
-    steps, trained = result.steps, float(models.total.mean())
+    steps, trained, work = result.steps, float(models.total.mean()), models.design.work
     at = Stage(*_strengths(models.bend, result.x[0], mixed), trained)
     if plans.many is not None and not limit.is_over():
         y, one = models.solve(result.x).y, at
+        near = list(models.near)
         at = _adapted(models, judges, at, y, limit)
         log_loss = models.design.loss.is_log_loss
         errors = 1.0 if log_loss else 2 * result.history["outer"][-1]
@@ -123,7 +124,7 @@ def search(
         if at.power:
             at = _on_all(rows, group, one, at)
         at, result = _many(
-            rows, plans, plans.many, group, mixed, one, at, errors, trail,
+            rows, plans, plans.many, group, mixed, one, at, errors, trail, work, near,
             partial(run, max_seconds=limit.left(), max_steps=min(most, settings.max_steps)),
         )  # fmt: skip
         steps += result.steps
@@ -226,17 +227,23 @@ def _asked(before: np.ndarray, after: np.ndarray) -> float:
 
 def _many(
     rows: Rows, plans: Plans, given: RowRoles, group: np.ndarray, mixed: bool, one: Stage,
-    at: Stage, errors: float, trail: Trail, run: Any,
+    at: Stage, errors: float, trail: Trail, work: int, near: list[Fit], run: Any,
 ) -> tuple[Stage, Any]:  # fmt: skip
-    """One strength per group by `minimize`, if they earn it; else those that were there."""
+    """One strength per group by `minimize`, if they earn it; else those that were there.
+
+    Where models need Hessians, it ends when it has made as much `work` of them as one strength did.
+    `near` are models of other rows to start from.
+    """
     used, plan = _used(rows, given, plans.condense)
     models = _models(used, plan, group, mixed, 1.0, errors)
     trained = float(models.total.mean())
+    models.near = [near[k % len(near)] for k in plan.split]
     x = _start(models, one, at, trained)
     y = models.solve(x).y
     note = lambda x: trail.found.append(_strengths(models.bend, x.mean(axis=0), mixed)[0])
     watch = Watch(lambda x, y: models.judges(x, y, used.weight), x, y, note)
-    result = run(models, Solved(models.solve), x, y, tol=TOLERANCE["float64"], callback=watch)
+    over = lambda snapshot: watch(snapshot) or 0 < work <= models.design.work
+    result = run(models, Solved(models.solve), x, y, tol=TOLERANCE["float64"], callback=over)
     if watch.best is watch.start:
         return at, result
     points = (watch.start.y, watch.best.y)

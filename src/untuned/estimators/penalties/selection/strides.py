@@ -47,7 +47,7 @@ class Walk:
             for train, valid in zip(plan.train.T, plan.valid.T, strict=True)
         ]
         self.weight = np.concatenate([rows.weight[valid] for _, valid in self.folds])
-        self.near: list[np.ndarray | None] = [None] * len(self.folds)  # inner variables
+        self.near: list[Any] = [None] * len(self.folds)  # inner variables
         self.bend, self.passes = Bend.of_rows(rows.weight), 0
         self.first = first
         self.losses: dict[float, float] = {}
@@ -61,10 +61,11 @@ class Walk:
         losses, sizes = [], np.zeros(())
         for k, (train, valid) in enumerate(self.folds):
             w, b = self._model(k, train, self.logarithm(place))
-            held_back = _some(self.rows, valid)
-            losses.append(judged(held_back, np.ones((len(valid), 1), bool), w, b))
             seen = w[:, 0] if w.shape[2] == 1 else np.abs(w).max(axis=2)
             sizes = sizes + seen / len(self.folds)
+            every = np.ones((len(valid), 1), bool)
+            losses.append(judged(_some(self.rows, valid), every, w, b))
+            del w, seen  # there may be very many coefficients
         self.trail.add(
             float(np.exp(self.logarithm(place))), np.concatenate(losses), self.weight, sizes
         )
@@ -109,12 +110,13 @@ class Walk:
     def _model(self, k: int, train: np.ndarray, logarithm: float) -> tuple:
         """Coefficients (features, 1, columns) and intercepts of one fold."""
         models, x = self._at(train, logarithm)
-        y = self.near[k]
-        if y is None:
+        start, self.near[k] = [self.near[k]], None
+        if start[0] is None:
             shape = self.rows.table.X.shape[1], self.rows.target.shape[1]
-            y = alike(models, x, np.broadcast_to(np.float32(0), shape), np.zeros(shape[1]))
+            zero = np.broadcast_to(np.float32(0), shape)
+            start = [alike(models, x, zero, np.zeros(shape[1]))]
         with watch.over(self.limit.is_over):
-            self.near[k] = solved(models, x, y, SHARE)
+            self.near[k] = solved(models, x, start, SHARE)
         self.passes += models.passes
         return models.model(x, self.near[k])
 
@@ -157,4 +159,6 @@ def descend(
 
 
 def _some(rows: Rows, which: np.ndarray) -> Rows:
-    return Rows(rows.loss, rows.table.rows(which), rows.target[which], rows.weight[which])
+    # By columns, as models want targets: they then need no copy of their own.
+    target = np.take(rows.target.T, which, axis=1).T
+    return Rows(rows.loss, rows.table.rows(which), target, rows.weight[which])
