@@ -11,6 +11,7 @@ few, in copies and checks of each tree, so trees are grown one by one here.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ from untuned.estimators.cleaning.judges import Targets
 
 TREES = 140  # that judge each row, and the more the better for all who learn from them
 FEW_CLASSES = 6  # up to which a tree of numbers, one per class, is quicker than one of classes
-BLOCK = 2**18  # rows times trees that are looked at together
+TRIED = 20  # trees of a trial
+BLOCK = 2**20  # rows times trees times classes that are looked at together
 
 
 class Grown(NamedTuple):
@@ -38,7 +40,8 @@ class Grown(NamedTuple):
         nodes = sum(tree.node_count for tree in self.trees)
         sharing = csr_matrix((ones, self.leaves.ravel(), starts), shape=(rows, nodes))
         found = sharing[train].T @ values[train]
-        return found / np.maximum(found.sum(axis=1, keepdims=True), np.finfo(float).tiny), sharing
+        found /= np.maximum(found.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        return found, sharing
 
 
 class Trees:
@@ -54,9 +57,10 @@ class Trees:
         """Grow, and learn the given labels; see Judge."""
         self.grown = {}
         given, pairs, random = _given(task), task.pairs(), np.random.RandomState(task.seed)
+        count = ceil(TREES / (task.folds - 1))  # each row's fold is in so many pairs
 
         def judged(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            grown = self.grown[next(pairs)] = grow(task, train, random)
+            grown = self.grown[next(pairs)] = grow(task, train, count, random)
             return _said(grown, given, train, rows)
 
         return second_hand(task, judged)
@@ -89,13 +93,17 @@ class Trees:
 
 
 def learned(task: Task, train: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """What trees grown on some rows say of others."""
-    random = np.random.RandomState(task.seed)
-    return _said(grow(task, train, random), _given(task), train, rows)
+    """What a few trees grown on some rows say of others."""
+    some, random = np.r_[train, rows], np.random.RandomState(task.seed)
+    task = replace(task, X=task.X[some], label=task.label[some], weight=task.weight[some])
+    train, rows = np.split(np.arange(len(some)), [len(train)])
+    return _said(grow(task, train, TRIED, random), _given(task), train, rows)
 
 
-def grow(task: Task, train: np.ndarray, random: np.random.RandomState) -> list[Grown]:
-    """Trees of the given labels of some rows, as many as there are for each pair of folds."""
+def grow(
+    task: Task, train: np.ndarray, count: int, random: np.random.RandomState
+) -> list[Grown]:  # fmt: skip
+    """Trees of the given labels of some rows."""
     from sklearn import config_context
     from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor
 
@@ -108,7 +116,6 @@ def grow(task: Task, train: np.ndarray, random: np.random.RandomState) -> list[G
     if issparse(X):
         X = X.tocsc()
         X.sort_indices()
-    count = ceil(TREES / (task.folds - 1))  # each row's fold is in so many pairs
     with config_context(skip_parameter_validation=True, assume_finite=True):
         trees = [
             kind(max_features="sqrt", random_state=random)
@@ -116,7 +123,7 @@ def grow(task: Task, train: np.ndarray, random: np.random.RandomState) -> list[G
             .tree_
             for _ in range(count)
         ]
-    most = max(1, BLOCK // len(task.label))
+    most = max(1, BLOCK // (len(task.label) * task.classes))
     return [_grown(trees[start : start + most], task.X) for start in range(0, count, most)]
 
 
