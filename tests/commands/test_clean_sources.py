@@ -300,7 +300,7 @@ def spoilt(flowers, photos, tmp_path):
 REFUSED_BY_THE_CLEANER = {
     "probabilities of rows seen": (
         (*CLEAN, "--probabilities", "certain.npy"),
-        "pred_probs is certain of every given label",
+        "--probabilities certain.npy is certain of every given label",
     ),
     "a class of one row": (
         ("clean", "lonely.csv", "--label", "kind"),

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import time
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ import standins
 from pages import find, job, opened
 from untuned.commands.clean import clean
 from untuned.commands.sources import Asked
-from untuned.report import run_page
+from untuned.report import cards, run_page
 from untuned.tables import decisions
 
 ATTACK = "</script><script>window.ran=1</script>"
@@ -304,3 +305,49 @@ def test_numbers_are_typed(browser, tmp_path):
     assert browser.execute_script("return document.getElementById('choose').open")  # no number
     press(browser, Keys.BACKSPACE, "1", ".", "5", Keys.ENTER)
     assert "changed to 1.5" in state(browser).values()
+
+
+def wide(folder, columns):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, columns)), columns=[f"n{k}" for k in range(columns)])
+    return cleaned(frame.assign(colour=["red", "green", "blue"] * 20), folder)
+
+
+def names(browser, selector):
+    script = """return Array.from(document.querySelector(".card").querySelectorAll(arguments[0]),
+        (each) => each.textContent)"""
+    return browser.execute_script(script, selector)
+
+
+@pytest.mark.browser
+def test_columns_that_speak_against_a_label_come_first_and_the_rest_on_demand(browser, tmp_path):
+    opened(browser, wide(tmp_path, 40))
+    speaking = [chip.partition(":")[0] for chip in names(browser, ".chip")]
+    first = names(browser, "dt")
+    assert first[: len(speaking)] == speaking
+    assert len(first) == 12
+    assert names(browser, "summary") == ["28 more columns"]
+    tops = """return Array.from(document.querySelectorAll(".card"),
+        (card) => card.getBoundingClientRect().top)"""
+    before = browser.execute_script(tops)
+    find(browser, ".card summary")[0].click()
+    until = time.monotonic() + 5
+    while browser.execute_script(tops)[1] <= before[1] and time.monotonic() < until:
+        time.sleep(0.05)
+    assert browser.execute_script(tops)[1] > before[1]  # the next card makes room
+    assert sorted(names(browser, "dt")) == sorted(f"n{k}" for k in range(40))
+
+
+@pytest.mark.browser
+def test_of_very_wide_tables_the_page_has_the_columns_that_speak_most(
+    browser, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(cards, "MOST_VALUES", 9 * 20)  # there are nine suspects
+    opened(browser, wide(tmp_path, 40))
+    assert names(browser, "summary") == ["8 more columns, and 20 that are in the table only"]
+    data = json.loads(find(browser, "#suspects")[0].get_attribute("textContent"))
+    speaking = Counter(name for reasons in data["against"] for name, _ in reasons)
+    left = [name for name in speaking if name not in data["columns"]]
+    assert len(data["columns"]) == 20
+    assert left  # so that there was a choice
+    assert max(speaking[name] for name in left) <= min(speaking[name] for name in data["columns"])

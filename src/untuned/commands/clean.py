@@ -47,10 +47,12 @@ def fit(job: Job, train: Path, asked: Asked) -> Cleaned:
         trusted = sources.trusted_of(asked.trusted, job, ready)
     probabilities = None
     if asked.probabilities is not None:
-        whole = row_files.probabilities(
-            asked.probabilities, len(ready.table.frame), train, np.unique(y)
-        )
+        from untuned.estimators.cleaning.labelled_rows import check_unseen
+
+        classes, given = np.unique(y, return_inverse=True)
+        whole = row_files.probabilities(asked.probabilities, len(ready.table.frame), train, classes)
         probabilities = whole[ready.labels.rows]
+        check_unseen(probabilities, given, f"--probabilities {asked.probabilities}")
     decided = None
     if asked.decisions is not None:
         decided = decisions.read(

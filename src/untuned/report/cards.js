@@ -65,6 +65,20 @@
     const uri = data.pictures[card];
     return make("img", { src: uri, alt: `image of row ${data.row[card]}`, class: "picture" });
   };
+  // Columns that speak against the label first, then as they stand in the table.
+  const bySaying = (card) => {
+    const speaking = data.against[card].map(([name]) => data.columns.indexOf(name));
+    const first = [...new Set(speaking.filter((column) => column >= 0))];
+    return [...first, ...data.columns.keys()].filter((column, at, every) => every.indexOf(column) === at);
+  };
+  const values = (card, columns) =>
+    make(
+      "dl",
+      {},
+      ...columns.map((column) =>
+        make("div", {}, make("dt", {}, data.columns[column]), make("dd", {}, data.values[card][column]))
+      )
+    );
   const draw = (card) => {
     const given = data.given[card], suggested = data.suggested[card];
     const right = Math.round(100 * data.quality[card]);
@@ -90,10 +104,17 @@
       element.append(make("p", { class: "against" }, `speaks for ${suggested}: `, ...chips));
     }
     if (data.columns.length) {
-      const pairs = data.columns.map((name, column) =>
-        make("div", {}, make("dt", {}, name), make("dd", {}, data.values[card][column]))
-      );
-      element.append(make("dl", {}, ...pairs));
+      const order = bySaying(card), rest = order.slice(data.first);
+      element.append(values(card, order.slice(0, data.first)));
+      if (rest.length || data.left) {
+        const left = data.left ? `, and ${data.left} that are in the table only` : "";
+        const more = make("details", {}, make("summary", {}, `${rest.length} more columns${left}`));
+        more.addEventListener("toggle", () => {
+          if (more.open && more.children.length === 1) more.append(values(card, rest));
+          show();
+        });
+        element.append(more);
+      }
     }
     element.append(
       make(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+from collections import Counter
 from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,8 @@ from untuned.util import wording
 if TYPE_CHECKING:
     import pandas
 
-MOST_COLUMNS = 12  # of the user's on a card, beside texts; more would not be read
+FIRST_COLUMNS = 12  # of the user's on a card, beside texts; more are shown when asked for
+MOST_VALUES = 60_000  # of all cards, so that the page stays small; each about ten letters
 MOST_LETTERS = 20_000  # of one text; beyond, it says how much more there is
 OURS = ("row", "quality", "given_label", "suggested_label", "weight", "digest", "spread")
 
@@ -68,8 +70,10 @@ def _data(run: Run, suspects: pandas.DataFrame) -> dict[str, Any]:
     prose = [str(each["name"]) for each in found["columns"] if each["kind"] == "text"]
     prose += [name for name in theirs.columns if name not in prose and _is_long(theirs[name])]
     prose = [name for name in prose if name in theirs.columns]
-    others = [name for name in theirs.columns if name not in prose][:MOST_COLUMNS]
     front = suspects.iloc[:, : len(ours)].set_axis(ours, axis=1)
+    against = _against(run, front["row"])
+    every = [name for name in theirs.columns if name not in prose]
+    others = _told(every, against)
     names = [] if is_numbers else sorted(map(str, found["summary"]["classes"]), key=natural)
     shown = _number if is_numbers else str
     data = {
@@ -77,6 +81,8 @@ def _data(run: Run, suspects: pandas.DataFrame) -> dict[str, Any]:
         "task": found["input"]["task"],
         "classes": names,
         "columns": [str(name) for name in others],
+        "first": FIRST_COLUMNS,
+        "left": len(every) - len(others),
         "texts": [str(name) for name in prose],
         "row": [int(row) for row in front["row"]],
         "digest": [str(each) for each in front["digest"]],
@@ -85,13 +91,23 @@ def _data(run: Run, suspects: pandas.DataFrame) -> dict[str, Any]:
         "quality": [round(float(each), 3) for each in front["quality"]],
         "values": [[_value(v) for v in line] for line in theirs[others].to_numpy(object)],
         "prose": [[_cut(_value(v)) for v in line] for line in theirs[prose].to_numpy(object)],
-        "against": _against(run, front["row"]),
+        "against": against,
         "pictures": uris,
         "earlier": _earlier(run),
         "judges": "+".join(map(str, found["summary"]["worth_asking_again"])),
     }
     mark = json.dumps([str(found["made"]), data["digest"]])
     return data | {"run": hashlib.sha256(mark.encode()).hexdigest()[:20]}
+
+
+def _told(columns: list[Any], against: list[list[tuple[str, str]]]) -> list[Any]:
+    """The columns that the page has: all, or those that speak against the most labels."""
+    most = max(FIRST_COLUMNS, MOST_VALUES // max(len(against), 1))
+    if len(columns) <= most:
+        return columns
+    counts = Counter(name for reasons in against for name in {name for name, _ in reasons})
+    chosen = set(sorted(columns, key=lambda name: -counts[str(name)])[:most])
+    return [name for name in columns if name in chosen]
 
 
 def _checked(uri: Any) -> str:

@@ -1,9 +1,12 @@
 """Who has seen which rows."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from untuned.estimators.cleaning import folds, judges
+from untuned.estimators.cleaning import folds, judges, trial
+from untuned.estimators.cleaning.hearing import Hearing
 
 
 class Seen:
@@ -44,3 +47,32 @@ def test_opinions_are_of_judges_that_saw_neither_fold(count, most, trainings):
             unseen = (task.fold == b) | (task.fold == task.fold[i])
             assert not said[b, i, unseen].any()
             assert said[b, i].any()
+
+
+@pytest.mark.parametrize(("count", "most"), [(8, 4), (8, 8), (3, 3)])
+def test_a_trial_sees_no_more_rows_than_the_judge_will(count, most):
+    """And is measured on as many as that leaves."""
+    rng, asked = np.random.default_rng(0), []
+    given = rng.integers(0, 2, 200)
+    task = folds.Task(
+        rng.normal(size=(200, 1)).astype(np.float32), given, np.ones(200), np.zeros(200, bool),
+        np.arange(200) % count, count, 2, 0,
+    )  # fmt: skip
+    says_nothing = np.full((count, 200, 2), 0.5, np.float32)
+
+    def learned(task, train, rows, sure):
+        asked.append((train, rows))
+        return np.where(np.eye(2, dtype=bool)[given[rows]], sure, 1 - sure)
+
+    options = {"method": "auto", "max_steps": 4, "progress": False}
+    hearing = Hearing(task, options, np.inf)
+    dealt = folds.coarser(task, most)
+    helps = [
+        trial._helps(hearing, dealt, partial(learned, sure=sure), [says_nothing])
+        for sure in (0.9, 0.5)
+    ]
+    assert helps == [True, False]
+    for train, rows in asked:
+        assert set(dealt.fold[rows]) == {0, 1}
+        assert set(dealt.fold[train]) == set(range(2, most))
+        assert len(train) + len(rows) == 200

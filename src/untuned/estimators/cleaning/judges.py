@@ -18,7 +18,6 @@ import numpy as np
 from untuned.estimators.cleaning.folds import FEWEST, Task, coarser, second_hand
 
 Targets = Callable[[int], np.ndarray]
-FIRST_TREES, TREES = 20, 60
 LEARNED = 10.0  # rounds times learning rate: a hundred of scikit-learn's own
 BINS = 64  # of a column, for boosting; labels are noisy, and so finer ones would say no more
 
@@ -57,14 +56,15 @@ class ByClassifier:
     def first(self, task: Task) -> np.ndarray:
         """Learn the given labels; see Judge."""
         coarse = coarser(task, self.most_folds or task.folds)
-
-        def judged(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            model = self.make(task.seed, True)
-            fit_classifier(model, task.X[train], task.label[train], task.weight[train])
-            return said_by(model, task.X[rows], task.classes)
-
+        judged = partial(self.learned, task)
         # Who has seen none of a group's folds has not seen any one of them either.
         return second_hand(coarse, judged)[np.arange(task.folds) % coarse.folds]
+
+    def learned(self, task: Task, train: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """What is said of rows after the given labels of others were learned."""
+        model = self.make(task.seed, True)
+        fit_classifier(model, task.X[train], task.label[train], task.weight[train])
+        return said_by(model, task.X[rows], task.classes)
 
     def second(self, task: Task, targets: Targets) -> np.ndarray:
         """Learn the most probable labels, each with its probability as a weight; see Judge."""
@@ -141,11 +141,6 @@ def said_by(model: Any, X: Any, classes: int) -> np.ndarray:
     return (voters * found + 1 / classes) / (voters + 1) if voters else found
 
 
-def trees() -> ByClassifier:
-    """Extremely randomised trees."""
-    return ByClassifier("trees", _make_trees)
-
-
 def boosting(rounds: int = 50, leaves: int = 31) -> ByClassifier:
     """Histogram boosting; dense tables only. It grows a tree for each class in each round, which on
     few rows takes longer than all other judges: so it has no more folds than on many."""
@@ -158,12 +153,6 @@ def of_user(classifier: Any) -> ByClassifier:
 
 
 # Functions of the module, as a fitted cleaner can then be copied to another process.
-def _make_trees(seed: int, first: bool) -> Any:
-    from sklearn.ensemble import ExtraTreesClassifier
-
-    return ExtraTreesClassifier(FIRST_TREES if first else TREES, random_state=seed)
-
-
 def _make_boosting(rounds: int, leaves: int, seed: int, first: bool) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
 

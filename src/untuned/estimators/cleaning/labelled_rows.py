@@ -181,11 +181,12 @@ def check_probabilities(pred_probs: Any, rows: int, classes: np.ndarray) -> np.n
     return P / sums[:, None]
 
 
-def check_unseen(P: np.ndarray, given: np.ndarray) -> None:
-    """Raise a sentence if probabilities look like those of a model that has seen these labels."""
+def check_unseen(P: np.ndarray, given: np.ndarray, name: str = "pred_probs") -> None:
+    """Raise a sentence if probabilities look like those of a model that has seen these labels;
+    `name` is what the user calls them."""
     if (P[np.arange(len(given)), given] > 0.99).all():
         raise ValueError(
-            "pred_probs is certain of every given label, as a model is of rows it was trained on; "
+            f"{name} is certain of every given label, as a model is of rows it was trained on; "
             "give those of unseen rows, e.g. from sklearn.model_selection.cross_val_predict."
         )
 

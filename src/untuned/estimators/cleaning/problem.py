@@ -30,7 +30,7 @@ from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES, softmax
 from untuned.ops import numpy as numpy_ops
 from untuned.problem.derivatives import Oracles
-from untuned.solvers.numerics import newton_cg, preconditioner
+from untuned.solvers.numerics import newton_cg
 
 # Ridge, slope (as logarithms) and offset start in the middle, and stay within these bounds, beyond
 # which they change nothing but the conditioning.
@@ -43,7 +43,8 @@ UNIT = (
 
 LEFT = 1e-2  # of the error at the start, where y alone is solved for
 MOST_LINEAR_STEPS = 50
-# Without a model of the Hessian the first systems, far from the solution, are worth few products.
+# Dense features are whitened, so a system takes a handful of products, and a model of the Hessian
+# would take longer than all of them. The first systems, far from the solution, are worth few.
 FORCING = 0.3
 SOFTMAX = LOSSES["softmax"]
 
@@ -170,27 +171,6 @@ class Inner:
 
         return pull
 
-    def hessian_blocks(self, y: np.ndarray) -> tuple[int, int, float]:
-        """A block for each model; the share of the rows that they are made of."""
-        return len(y), y[0].size, 1 / stacked.every(len(self.models.share), y[0].size)
-
-    def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The block of each model, from some of its rows."""
-        m, at = self.models, self.models.at(x, y)
-        every, columns = stacked.every(len(m.share), y[0].size), y.shape[2]
-        some = slice(None, None, every)
-        along = [stacked.with_ones(m.rows.features[some])] * columns
-        blocks = []
-        for k in range(len(y)):
-            bend = SOFTMAX.bend(at.z[k, :, some], 0)
-            block = stacked.hessian(along, bend, every * m.train[k, 0, some])
-            for c in range(columns):
-                diagonal = np.arange(len(m.penalty))
-                block[diagonal, c, diagonal, c] += at.learned.ridge * m.penalty[:, 0, 0]
-            block[-1, :, -1] += 1 / columns
-            blocks.append(block.reshape(y[0].size, -1))
-        return np.stack(blocks)
-
     def _back(self, at: Point, slopes: np.ndarray, v: np.ndarray) -> np.ndarray:
         """In y, from slopes in outputs; with what the ridge and the intercepts' sum add for v."""
         m = self.models
@@ -236,13 +216,6 @@ class Outer:
 def solve_inner(x: np.ndarray, y: np.ndarray, models: Models) -> np.ndarray:
     """The y that minimizes g at x, by the Newton method with which `minimize` solves for it."""
     o = Oracles(numpy_ops, Outer(models), Inner(models))
-    matrix = preconditioner.identity(o, y)
-    forcing = newton_cg.FORCING
-    if matrix is None:
-        forcing = FORCING
-    else:
-        matrix = preconditioner.make(o, x, y, None, matrix)
-    multiply = preconditioner.apply(numpy_ops, matrix)
     return newton_cg.solve_inner(
-        o, x, y, None, LEFT, MOST_LINEAR_STEPS, multiply, forcing=forcing
+        o, x, y, None, LEFT, MOST_LINEAR_STEPS, lambda r: r, forcing=FORCING
     ).y

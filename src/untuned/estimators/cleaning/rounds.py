@@ -17,6 +17,7 @@ from scipy.sparse import issparse
 
 from untuned.estimators.cleaning import folds, judges, noise, pooling, trial
 from untuned.estimators.cleaning.folds import Task
+from untuned.estimators.cleaning.forest import Trees
 from untuned.estimators.cleaning.hearing import POOLINGS, Hearing, Settled, first_round
 from untuned.estimators.cleaning.judges import Judge
 from untuned.estimators.cleaning.labelled_rows import Merged, Table
@@ -29,7 +30,7 @@ from untuned.util.wording import brief
 NAMED: dict[str, Any] = {
     "linear": LinearJudge,
     "neighbours": Neighbours,
-    "trees": judges.trees,
+    "trees": Trees,
     "boosting": judges.boosting,
 }
 YOURS = "pred_probs"
@@ -187,7 +188,7 @@ def _asked_first(
     sparse = issparse(hearing.task.X)
     # On sparse columns trees are slow, and mostly no match for a linear judge; boosting takes none.
     if not hearing.over() and (not sparse or trial.trees_help(hearing, opinions)):
-        more.append(judges.trees())
+        more.append(Trees())
         opinions.append(more[-1].first(hearing.task))
     if not hearing.over() and not sparse and trial.boosting_helps(hearing, opinions):
         more.append(judges.boosting())

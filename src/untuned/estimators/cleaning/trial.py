@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.sparse import issparse
 
-from untuned.estimators.cleaning import judges, pooling
+from untuned.estimators.cleaning import forest, judges, pooling
+from untuned.estimators.cleaning.folds import FEWEST, Task, coarser
 from untuned.estimators.cleaning.hearing import Hearing
+
+Learned = Callable[[Task, np.ndarray, np.ndarray], np.ndarray]
 
 ROWS = 2000
 SPARSE_ROWS = 1000  # of sparse columns there are more, and trees look at many of them
@@ -18,7 +23,7 @@ SURE = 2.33  # standard errors by which the likelihood of unseen labels must ris
 
 def trees_help(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
     """Whether trees add to what other judges say."""
-    return _helps(hearing, judges.trees(), opinions)
+    return _helps(hearing, hearing.task, forest.learned, opinions)
 
 
 def boosting_helps(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
@@ -27,19 +32,23 @@ def boosting_helps(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
     if task.X.shape[1] > MOST_COLUMNS:
         return False
     rounds = int(np.clip(TREES_IN_ALL / task.classes, FEWEST_ROUNDS, MOST_ROUNDS))
-    return _helps(hearing, judges.boosting(rounds, LEAVES), opinions)
+    learned = judges.boosting(rounds, LEAVES).learned
+    return _helps(hearing, coarser(task, FEWEST), learned, opinions)
 
 
-def _helps(hearing: Hearing, judge: judges.ByClassifier, opinions: list[np.ndarray]) -> bool:
-    """Whether given labels of the first fold are likelier with a judge that saw some others."""
+def _helps(hearing: Hearing, dealt: Task, learned: Learned, opinions: list[np.ndarray]) -> bool:
+    """Whether given labels of two folds are likelier with a judge that saw some others.
+
+    The folds are those that the judge would have, so that it has seen no more rows than it will:
+    with more, it would seem to help where it does not.
+    """
     task, rng = hearing.task, np.random.default_rng(hearing.task.seed)
     most = SPARSE_ROWS if issparse(task.X) else ROWS
-    train, rows = np.flatnonzero(task.fold != 0), np.flatnonzero(task.fold == 0)
+    left = np.isin(dealt.fold, next(dealt.pairs()))
+    train, rows = np.flatnonzero(~left), np.flatnonzero(left)
     train, rows = rng.permutation(train)[:most], np.sort(rng.permutation(rows)[:most])
-    model = judge.make(task.seed, True)
-    judges.fit_classifier(model, task.X[train], task.label[train], task.weight[train])
-    said = judges.said_by(model, task.X[rows], task.classes)
-    base = [opinion[0][rows] for opinion in opinions]
+    said = learned(task, train, rows)
+    base = [opinion[task.fold[rows], rows] for opinion in opinions]
     voices = pooling.voice(np.stack([*base, said]).astype(np.float64))
     given = np.eye(task.classes)[task.label[rows]]
 

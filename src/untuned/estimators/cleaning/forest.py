@@ -1,0 +1,154 @@
+"""Extremely randomised trees as judges: grown once, asked twice.
+
+A tree is grown on given labels, once for each pair of folds that it must not see. What it says of a
+row is the mean over the rows that share its leaf: of given labels the first time, of what labels
+probably should be the second time. So the second round grows nothing, and whoever judges fold b
+then asks all trees that have not seen it.
+
+Trees are scikit-learn's. Its forests take ten times as long as the growing itself where rows are
+few, in copies and checks of each tree, so trees are grown one by one here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from untuned.estimators.cleaning.folds import Task, second_hand
+from untuned.estimators.cleaning.judges import Targets
+
+TREES = 140  # that judge each row, and the more the better for all who learn from them
+FEW_CLASSES = 6  # up to which a tree of numbers, one per class, is quicker than one of classes
+TRIED = 20  # trees of a trial
+BLOCK = 2**20  # rows times trees times classes that are looked at together
+
+
+class Grown(NamedTuple):
+    """Some trees, and who shares a leaf of theirs."""
+
+    trees: list[Any]
+    leaves: np.ndarray  # (rows of the task, trees); nodes of all these trees are counted through
+
+    def votes(self, values: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, csr_matrix]:
+        """What each node stands for, by the rows of `train`, and the nodes (columns) of rows."""
+        rows, trees = self.leaves.shape
+        ones, starts = np.ones(self.leaves.size, np.float32), np.arange(rows + 1) * trees
+        nodes = sum(tree.node_count for tree in self.trees)
+        sharing = csr_matrix((ones, self.leaves.ravel(), starts), shape=(rows, nodes))
+        found = sharing[train].T @ values[train]
+        found /= np.maximum(found.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        return found, sharing
+
+
+class Trees:
+    """A forest for each pair of folds."""
+
+    name = "trees"
+
+    def __init__(self) -> None:
+        self.grown: dict[tuple[int, int], list[Grown]] = {}
+        self.forest: list[tuple[Any, np.ndarray]] = []  # trees, and what their nodes stand for
+
+    def first(self, task: Task) -> np.ndarray:
+        """Grow, and learn the given labels; see Judge."""
+        self.grown = {}
+        given, pairs, random = _given(task), task.pairs(), np.random.RandomState(task.seed)
+        count = ceil(TREES / (task.folds - 1))  # each row's fold is in so many pairs
+
+        def judged(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            grown = self.grown[next(pairs)] = grow(task, train, count, random)
+            return _said(grown, given, train, rows)
+
+        return second_hand(task, judged)
+
+    def second(self, task: Task, targets: Targets) -> np.ndarray:
+        """Learn what labels probably should be, in the same leaves; see Judge."""
+        found = np.zeros((len(task.label), task.classes))
+        believed = np.zeros((len(task.label), task.classes))
+        for fold in range(task.folds):
+            train, rows = np.flatnonzero(task.fold != fold), np.flatnonzero(task.fold == fold)
+            target = targets(fold) * task.weight[:, None]
+            believed[train] += target[train]
+            unseen = [part for pair in self.grown if fold in pair for part in self.grown[pair]]
+            found[rows] = _said(unseen, target, train, rows)
+        self.forest, everyone = [], np.arange(len(task.label))
+        for part in (part for several in self.grown.values() for part in several):
+            votes = part.votes(believed, everyone)[0].astype(np.float32)
+            ends = np.cumsum([tree.node_count for tree in part.trees])
+            self.forest += zip(part.trees, np.split(votes, ends[:-1]), strict=True)
+        return found
+
+    def probabilities(self, X: Any) -> np.ndarray:
+        """By all trees."""
+        votes = sum(values[tree.apply(X)] for tree, values in self.forest)
+        return _with_a_doubt(votes / len(self.forest), len(self.forest))
+
+    def forget(self) -> None:
+        """Let go of who shares a leaf with whom."""
+        self.grown = {}
+
+
+def learned(task: Task, train: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What a few trees grown on some rows say of others."""
+    some, random = np.r_[train, rows], np.random.RandomState(task.seed)
+    task = replace(task, X=task.X[some], label=task.label[some], weight=task.weight[some])
+    train, rows = np.split(np.arange(len(some)), [len(train)])
+    return _said(grow(task, train, TRIED, random), _given(task), train, rows)
+
+
+def grow(
+    task: Task, train: np.ndarray, count: int, random: np.random.RandomState
+) -> list[Grown]:  # fmt: skip
+    """Trees of the given labels of some rows."""
+    from sklearn import config_context
+    from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor
+
+    # The squared error of zeros and ones splits as Gini's impurity does.
+    if task.classes <= FEW_CLASSES:
+        kind, codes = ExtraTreeRegressor, np.eye(task.classes)[:, task.classes == 2 :]
+    else:
+        kind, codes = ExtraTreeClassifier, np.arange(task.classes, dtype=float)[:, None]
+    X, target, weight = task.X[train], codes[task.label[train]], task.weight[train].astype(float)
+    if issparse(X):
+        X = X.tocsc()
+        X.sort_indices()
+    with config_context(skip_parameter_validation=True, assume_finite=True):
+        trees = [
+            kind(max_features="sqrt", random_state=random)
+            .fit(X, target, sample_weight=weight, check_input=False)
+            .tree_
+            for _ in range(count)
+        ]
+    most = max(1, BLOCK // (len(task.label) * task.classes))
+    return [_grown(trees[start : start + most], task.X) for start in range(0, count, most)]
+
+
+def _grown(trees: list[Any], X: Any) -> Grown:
+    before = np.cumsum([0, *(tree.node_count for tree in trees[:-1])])
+    leaves = [tree.apply(X) + start for tree, start in zip(trees, before, strict=True)]
+    return Grown(trees, np.stack(leaves, axis=1).astype(np.int32))
+
+
+def _given(task: Task) -> np.ndarray:
+    return np.eye(task.classes)[task.label] * task.weight[:, None]
+
+
+def _said(
+    several: list[Grown], values: np.ndarray, train: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """The mean over trees of what the rows of `train` in the same leaf stand for."""
+    total = np.zeros((len(rows), values.shape[1]))
+    for part in several:
+        votes, sharing = part.votes(values, train)
+        total += sharing[rows] @ votes
+    trees = sum(len(part.trees) for part in several)
+    return _with_a_doubt(total / trees, trees)
+
+
+def _with_a_doubt(said: np.ndarray, trees: int) -> np.ndarray:
+    """Of few trees none may have voted for a class: as if there were one more, undecided."""
+    return (trees * said + 1 / said.shape[1]) / (trees + 1)

@@ -1,0 +1,103 @@
+"""Trees that are grown once and asked twice."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.tree import ExtraTreeClassifier
+
+from untuned.estimators.cleaning import forest
+from untuned.estimators.cleaning.folds import Task
+
+ROWS = 90
+
+
+def task(classes=3, folds=3, sparse=False):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(ROWS, 4)).astype(np.float32)
+    label = np.digitize(X[:, 0] + 0.3 * rng.normal(size=ROWS), np.linspace(-1, 1, classes - 1))
+    weight, nobody = rng.uniform(0.5, 2, ROWS), np.zeros(ROWS, bool)
+    fold = np.arange(ROWS) % folds
+    return Task(csr_matrix(X) if sparse else X, label, weight, nobody, fold, folds, classes, 5)
+
+
+def given(one):
+    return np.eye(one.classes)[one.label]
+
+
+@pytest.mark.parametrize("classes", [2, 3, forest.FEW_CLASSES + 2])
+def test_splits_are_those_of_scikit_learn(classes):
+    """Judge: scikit-learn's trees of classes with the same numbers drawn; at their first nodes, as
+    further down two splits of a few rows may be as good as each other."""
+    one, train = task(classes), np.arange(0, ROWS, 2)
+    (grown,) = forest.grow(one, train, 10, np.random.RandomState(1))
+    random = np.random.RandomState(1)
+    for tree in grown.trees:
+        theirs = ExtraTreeClassifier(max_features="sqrt", random_state=random)
+        theirs.fit(one.X[train], one.label[train], sample_weight=one.weight[train])
+        assert tree.feature[0] == theirs.tree_.feature[0]
+        assert tree.threshold[0] == theirs.tree_.threshold[0]
+
+
+def test_what_trees_say_is_what_a_forest_says(monkeypatch):
+    """Judge: scikit-learn's forest, many trees of each, and one tree's leaves one by one."""
+    one = task()
+    train, rows = np.flatnonzero(one.fold != 0), np.flatnonzero(one.fold == 0)
+    monkeypatch.setattr(forest, "TRIED", 500)
+    said = forest.learned(one, train, rows)
+    theirs = ExtraTreesClassifier(1000, random_state=0)
+    theirs.fit(one.X[train], one.label[train], sample_weight=one.weight[train])
+    assert np.abs(said - theirs.predict_proba(one.X[rows])).mean() < 0.03
+    (grown,) = forest.grow(one, train, 10, np.random.RandomState(1))
+    tree, values = grown.trees[0], given(one) * one.weight[:, None]
+    votes, _ = grown.votes(values, train)
+    np.testing.assert_allclose(votes[tree.apply(one.X[train])], tree.predict(one.X[train])[:, :, 0])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("folds", [3, 4])
+def test_no_row_is_judged_by_what_its_own_label_taught(folds, sparse):
+    """Neither in the first round nor in the second, by what others were taught through it."""
+    before = task(folds=folds, sparse=sparse)
+    changed = np.flatnonzero(before.fold == 1)
+    label = before.label.copy()
+    label[changed] = (label[changed] + 1) % before.classes
+    after = Task(before.X, label, *list(vars(before).values())[2:])
+    first, second = [], []
+    for one in (before, after):
+        judge = forest.Trees()
+        opinions = judge.first(one)
+        first.append(opinions)
+        second.append(judge.second(one, lambda fold, of=opinions: of[fold]))
+    np.testing.assert_array_equal(first[0][1], first[1][1])
+    np.testing.assert_array_equal(second[0][changed], second[1][changed])
+    assert np.abs(second[0] - second[1]).max() > 0.1
+
+
+def test_the_second_time_leaves_stand_for_what_is_believed(monkeypatch):
+    """And new rows are judged by it. In blocks of a tree or all at once, it is the same."""
+    one = task(folds=4)
+    believed = np.eye(3)[(one.label + 1) % 3]
+    said = []
+    for block in (1, forest.BLOCK):
+        monkeypatch.setattr(forest, "BLOCK", block)
+        judge = forest.Trees()
+        judge.first(one)
+        said.append((judge.second(one, lambda fold: believed), judge.probabilities(one.X)))
+        judge.forget()
+    np.testing.assert_allclose(said[0][0], said[1][0])
+    np.testing.assert_allclose(said[0][1], said[1][1])
+    unseen, seen = said[1]
+    assert (unseen.argmax(axis=1) == believed.argmax(axis=1)).mean() > 0.6
+    assert (seen.argmax(axis=1) == believed.argmax(axis=1)).mean() > 0.95
+    np.testing.assert_allclose(seen.sum(axis=1), 1, rtol=1e-6)
+
+
+def test_one_class_has_all_votes_but_a_doubt():
+    """Of a rare class all labels may be taken for wrong."""
+    one = task()
+    judge = forest.Trees()
+    judge.first(one)
+    found = judge.second(one, lambda fold: np.tile([0.0, 1.0, 0.0], (ROWS, 1)))
+    trees = 2 * sum(len(part.trees) for part in judge.grown[0, 1])
+    np.testing.assert_allclose(found[:, [0, 2]], 1 / 3 / (trees + 1))
