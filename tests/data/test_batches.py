@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import untuned
 from untuned.data.batches import draw
-from untuned.data.streams import Stream, uniforms
+from untuned.data.streams import Halves, Stream, alike_halves, uniforms
 from untuned.ops import get
 
 SIZES = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n)))
@@ -35,6 +35,27 @@ def test_chunks_do_not_change_the_stream(sizes, cuts):
         for start, count in zip(starts, cuts, strict=False)
     ]
     assert np.array_equal(np.concatenate([whole[:0], *parts]), whole)
+
+
+@given(sizes=SIZES, cuts=st.lists(st.integers(1, 9), max_size=5))
+@settings(deadline=None)
+def test_halves_take_turns_and_never_mix(sizes, cuts):
+    rows, batch_size = sizes[0] + 1, sizes[1]
+    labels = np.random.default_rng(rows).integers(0, 3, rows)
+    # Numbers of the rows tell them apart, and are no labels.
+    parts = alike_halves([np.arange(rows), np.eye(3)[labels]])
+    assert sorted(np.concatenate(parts)) == list(range(rows))
+    counts = [np.bincount(labels[part], minlength=3) for part in parts]
+    assert np.abs(counts[0] - counts[1]).max() <= 1
+    whole = Halves(parts, batch_size, 5).batches(0, sum(cuts))
+    for k, batch in enumerate(whole):
+        assert np.isin(batch, parts[k % 2]).all()
+    starts = np.cumsum([0, *cuts])
+    pieces = [
+        Halves(parts, batch_size, 5).batches(start, count)
+        for start, count in zip(starts, cuts, strict=False)
+    ]
+    assert np.array_equal(np.concatenate([whole[:0], *pieces]), whole)
 
 
 def test_epochs_and_sides_and_seeds_differ():

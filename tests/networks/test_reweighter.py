@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import ddp_runs
@@ -39,14 +40,19 @@ def network(*between):
     )
 
 
-def train(model, reweighter, steps, start=0, *, closure=False, autocast=False, optimizer=None):
+def train(
+    model, reweighter, steps, start=0, *, closure=False, autocast=False, optimizer=None, parts=1,
+    features=None, labels=None,
+):  # fmt: skip
     """A user's loop, whose batches depend on the step alone."""
-    features, labels, _ = blobs()
+    if features is None:
+        features, labels, _ = blobs()
     optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=0.01)
     for step in range(start, start + steps):
         random = np.random.default_rng([1, step])
         index = torch.as_tensor(random.permutation(ROWS)[:32])
         checked = ROWS + torch.as_tensor(random.permutation(TRUSTED)[:32])
+        halves = [checked[checked % parts == k] for k in range(parts)]
 
         def rows(at=index, **options):
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
@@ -54,7 +60,7 @@ def train(model, reweighter, steps, start=0, *, closure=False, autocast=False, o
 
         losses = rows(reduction="none")
         asked = (lambda rows=rows: rows(reduction="none")) if closure else losses
-        weights = reweighter(asked, index, lambda rows=rows, at=checked: rows(at))
+        weights = reweighter(asked, index, [partial(rows, at) for at in halves])
         optimizer.zero_grad()
         (weights * losses).mean().backward()
         optimizer.step()
@@ -84,41 +90,55 @@ def test_products_are_those_of_each_row_alone():
     losses.mean().backward()  # the user's graph is still whole
 
 
-@pytest.mark.parametrize("order", [1, 2])
-def test_steps_are_the_twins(order):
+@pytest.mark.parametrize(("order", "parts"), [(1, 1), (2, 1), (2, 2)])
+def test_steps_are_the_twins(order, parts):
     """A linear model with squared losses, whose gradients NumPy has in closed form."""
     random = np.random.default_rng(0)
     D, t = random.standard_normal((12, 3)), random.standard_normal(12)
-    C, s = random.standard_normal((5, 3)), random.standard_normal(5)
+    C, s = random.standard_normal((6, 3)), random.standard_normal(6)
+    C[1::2], s[1::2] = C[::2], 0.3 * s[1::2]  # halves that do not want quite the same
+    torch.manual_seed(0)
     model = torch.nn.Linear(3, 1, bias=False).double()
     reweighter = untuned.Reweighter(model, rows=12, order=order, every=1)
-    x, sums, mean, square, usual = np.zeros(12), np.zeros(12), np.zeros(3), np.zeros(3), 0.0
+    x, sums, mean, square = np.zeros(12), np.zeros(12), np.zeros((2, 3)), np.zeros((2, 3))
+    ways, seen, usual, used = np.zeros((2, 12)), [], 0.0, []
     given = lambda array: torch.as_tensor(array)
-    for k in range(1, 7):
+    halves = [slice(k, None, parts) for k in range(parts)]
+    for k in range(1, 21):
+        turn = (k - 1) % parts
         at = random.permutation(12)[:4]
         y = model.weight.detach().numpy()[0].copy()
         rows = lambda at=at: mse_loss(model(given(D[at]))[:, 0], given(t[at]), reduction="none")
         losses = rows()
         weights = reweighter(
             rows if order == 1 else losses, given(at),
-            lambda: mse_loss(model(given(C))[:, 0], given(s)),
+            [lambda h=h: mse_loss(model(given(C[h]))[:, 0], given(s[h])) for h in halves],
         )  # fmt: skip
         gradients = 2 * (D[at] @ y - t[at])[:, None] * D[at]
-        trusted = 2 * C.T @ (C @ y - s) / 5
+        half = halves[turn]
+        trusted = 2 * C[half].T @ (C[half] @ y - s[half]) / len(s[half])
         training = (1 / (1 + np.exp(-x[at])) / 4) @ gradients
-        mean = 0.9 * mean + 0.1 * trusted
-        square = 0.999 * square + 0.001 * (training if order == 2 else trusted) ** 2
-        there = square / (1 - 0.999**k)
-        v = mean / (1 - 0.9**k) / np.sqrt(there + 0.01 * there.mean())
+        mean[turn] = 0.9 * mean[turn] + 0.1 * trusted
+        scale = training if order == 2 else trusted
+        square[turn] = 0.999 * square[turn] + 0.001 * scale**2
+        visits = -(-k // parts) if turn == 0 else k // parts
+        there = square[turn] / (1 - 0.999**visits)
+        v = mean[turn] / (1 - 0.9**visits) / np.sqrt(there + 0.01 * there.mean())
         p = gradients @ v
         usual = 0.99 * usual + 0.01 * np.mean(p**2)
         p = p / np.sqrt(usual / (1 - 0.99**k))
+        other = ways[1 - turn][at]
+        seen.append(np.mean((other - other.mean()) * p))
         sums[at] += p**2
-        x[at] += p / np.sqrt(1 + sums[at])
+        ways[turn][at] += p / np.sqrt(1 + sums[at])
+        against = -np.sum(seen) / np.sqrt(np.sum(np.square(seen)) or 1.0)
+        used.append(np.clip(1 - against, 0, 1))
+        x = used[-1] * ways.sum(0)
         np.testing.assert_allclose(weights.numpy(), 1 / (1 + np.exp(-x[at])), rtol=1e-5)
         with torch.no_grad():
             model.weight.add_(0.1 * torch.randn(1, 3).double())
     np.testing.assert_allclose(reweighter.weights.numpy(), 1 / (1 + np.exp(-x)), rtol=1e-5)
+    assert parts == 1 or any(0 < c < 1 for c in used)
 
 
 def test_weights_of_a_batch_are_its_helpful_products():
@@ -184,6 +204,24 @@ def test_wrong_labels_get_smaller_weights(options):
     assert right_above_wrong(weights) > 0.93
 
 
+def test_halves_keep_weights_of_wrong_labels_and_take_back_others():
+    """What half of the trusted rows teaches helps the other half where labels are wrong."""
+    random = np.random.default_rng(0)
+    right = random.integers(0, 3, ROWS + TRUSTED)
+    features = random.standard_normal((ROWS + TRUSTED, 8)) + 3 * np.eye(3, 8)[right]
+    wrong = (random.random(ROWS + TRUSTED) < 0.4) & (np.arange(ROWS + TRUSTED) < ROWS)
+    spread = []
+    for labels in (right, np.where(wrong, (right + 1) % 3, right)):
+        model = network()
+        reweighter = untuned.Reweighter(model, rows=ROWS, every=1)
+        rows = {"features": torch.as_tensor(features).float(), "labels": torch.as_tensor(labels)}
+        train(model, reweighter, 200, parts=2, **rows)
+        spread.append(float(reweighter.weights.std()))
+    assert spread[0] < 0.05
+    assert spread[1] > 0.3
+    assert roc_auc_score(~wrong[:ROWS], reweighter.weights) > 0.95
+
+
 @pytest.mark.long
 def test_training_mode_and_bfloat16():
     """Batch norm and dropout in training mode, half precision: nothing is disturbed."""
@@ -211,20 +249,20 @@ def test_training_mode_and_bfloat16():
 
 
 def test_a_run_resumes_bit_for_bit():
-    for form in ("rows", "loss"):
+    for form, parts in (("rows", 1), ("rows", 2), ("loss", 2)):
         model = network()
         reweighter = untuned.Reweighter(model, rows=ROWS, form=form)
-        optimizer = train(model, reweighter, 11)
+        optimizer = train(model, reweighter, 11, parts=parts)
         file = io.BytesIO()
         torch.save([part.state_dict() for part in (model, optimizer, reweighter)], file)
-        train(model, reweighter, 12, 11, optimizer=optimizer)
+        train(model, reweighter, 12, 11, optimizer=optimizer, parts=parts)
         other = network()
         second = untuned.Reweighter(other, rows=ROWS, form=form)
         again = torch.optim.Adam(other.parameters())
         file.seek(0)
         for part, state in zip((other, again, second), torch.load(file), strict=True):
             part.load_state_dict(state)
-        train(other, second, 12, 11, optimizer=again)
+        train(other, second, 12, 11, optimizer=again, parts=parts)
         assert torch.equal(reweighter.weights, second.weights)
         for a, b in zip(model.parameters(), other.parameters(), strict=True):
             assert torch.equal(a, b)
@@ -337,6 +375,9 @@ def test_what_cannot_be_used_is_said_in_one_sentence():
         reweighter(losses(), index.double(), trusted)
     with pytest.raises(ValueError, match=r"order=1\) was given the losses themselves"):
         untuned.Reweighter(model, rows=4, order=1)(losses(), index, trusted)
+    for wrong in (None, [trusted] * 3, [trusted, 4]):
+        with pytest.raises(ValueError, match="or a pair of them, each for a half"):
+            reweighter(losses(), index, wrong)
     every = untuned.Reweighter(model, rows=4, every=1)
     with pytest.raises(ValueError, match="expected one number"):
         every(losses(), index, losses)

@@ -74,10 +74,16 @@ def made(seed=0, rows=(40, 16), sizes=(4, 5), penalty=0.0, start=0.0):
 
 
 def run(problem, steps, inner_batches, outer_batches):
-    """The x, the averaged y and v after each step."""
+    """The x, the averaged y and v after each step; and c, where batches of f are of two halves.
+
+    They are but where f depends on x itself.
+    """
     x, y = problem.x0, list(problem.y0)
     average = list(y)
-    m, s, a = ([np.zeros_like(part) for part in y] for _ in range(3))
+    m, s = ([np.zeros_like(part) for part in y] for _ in range(2))
+    parts = 1 if problem.penalty else 2
+    running = [[np.zeros_like(part) for part in y] for _ in range(parts)]
+    ways, against, squares, used = [np.zeros_like(x) for _ in range(parts)], 0.0, 0.0, []
     rates = [0.03 * np.sqrt(np.mean(part**2)) for part in y]
     reach = 0.1 * np.sqrt(np.mean(x**2)) or 1.0
     sums, usual, curvature, slope, count = np.zeros_like(x), 0.0, 0.0, 0.0, 0
@@ -96,7 +102,8 @@ def run(problem, steps, inner_batches, outer_batches):
     for t in range(steps):
         adam(problem.g_y(x, tuple(y), inner_batches[2 * t]))
         _, f_x, f_y = problem.f_grads(x, tuple(average), outer_batches[t])
-        v = []
+        turn, v = t % parts, []
+        a = running[turn]
         for k, part in enumerate(f_y):
             a[k] = 0.9 * a[k] + 0.1 * part
             here = s[k] / (1 - 0.999**count)
@@ -120,6 +127,12 @@ def run(problem, steps, inner_batches, outer_batches):
             usual = usual + 10 / (10 + t) * (np.mean(h[h != 0] ** 2) - usual)
             if settled or not all_move:
                 sums = sums * (usual / before if all_move and before else 1) + h**2
-                x = x - reach * h / np.sqrt(sums + usual)
+                ways[turn] = ways[turn] - reach * h / np.sqrt(sums + usual)
+            if parts == 2:
+                other, here = ways[1 - turn], h != 0
+                e = np.sum((h / np.sqrt(usual))[here] * (other[here] - other[here].mean()))
+                against, squares = against + e, squares + e**2
+        used.append(np.clip(1 - against / np.sqrt(squares), 0, 1) if squares else 1.0)
+        x = problem.x0 + used[-1] * sum(ways)
         path.append((x, list(average), v))
-    return path
+    return path, used

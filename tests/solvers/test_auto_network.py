@@ -12,7 +12,7 @@ import untuned
 from libraries import as_numpy, convert
 from reference import network as twin
 from untuned.data.batches import Batch, Draws
-from untuned.data.streams import Stream
+from untuned.data.streams import Halves, Stream, alike_halves
 from untuned.problem.build import build
 from untuned.solvers.auto import look
 
@@ -45,11 +45,11 @@ def given(problem, library):
 @pytest.mark.parametrize(("penalty", "start"), [(0.0, 0.0), (1e-3, 0.0), (0.0, -0.5)])
 def test_every_step_is_the_twins(library, penalty, start):
     problem = twin.made(penalty=penalty, start=start)
-    batches = [
-        Stream(rows, SIZE, 0, side).batches(0, draws * STEPS)
-        for side, (rows, draws) in enumerate(((40, 2), (16, 1)))
-    ]
-    path = twin.run(problem, STEPS, *batches)
+    inner = Stream(40, SIZE, 0, 0).batches(0, 2 * STEPS)
+    halves = Halves(alike_halves(problem.outer), SIZE, 0)
+    outer = Stream(16, SIZE, 0, 1) if penalty else halves
+    path, used = twin.run(problem, STEPS, inner, outer.batches(0, STEPS))
+    assert penalty or start or len(np.unique(used)) > 5
     arguments, data = given(problem, library)
     seen = []
     result = untuned.minimize(
@@ -133,6 +133,8 @@ def test_a_network_is_told_from_what_is_convex(library):
             assert look.may_be_a_network(o, problem.y0)
             assert look.curves_downwards(o, *point, sample.inner) is is_one
             assert look.depends_on_x(o, *point, sample) is not is_one
+            assert look.belongs_to_rows(o, *point, sample.inner) is is_one
+            assert not look.belongs_to_rows(o, *point, None)
     assert not look.may_be_a_network(o, convert(library, np.ones((4, 3))))
 
 

@@ -9,6 +9,9 @@ a run independent of chunks and restarts, and JAX and torch see the same rows.
 A method that remembers what it saw on each batch needs batches that come back. Its stream is of
 blocks: the rows are dealt once, at random, into as few blocks as a batch size allows, whose sizes
 differ by at most one, and every epoch visits each block once, in a new order.
+
+A method that holds what it learned from some rows against others has a stream of two halves, which
+take turns: the rows are dealt once, and each half is a stream of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ INDEX = np.int32  # no data have 2**31 rows, and JAX would convert int64 to it a
 UNIFORM_SIDE, UNIFORM_BLOCK = 2, 1024
 BLOCK_SIDES = (3, 4)
 DISK_SIDES = (5, 6)
+HALF_SIDES = (7, 8)
+LABEL_COLUMNS = 1024  # at most: as many classes as a one-hot table of labels may have
 EPOCHS_KEPT = 4  # permutations: what is drawn ahead may be drawn again from a little earlier
 
 
@@ -48,6 +53,39 @@ class Stream:
             generator = generator_of(self.seed, self.side, epoch)
             self._epochs[epoch] = generator.permutation(self.rows).astype(INDEX)
         return self._epochs[epoch]
+
+
+class Halves:
+    """The batches of two halves in turn: even ones are of the first, odd ones of the second."""
+
+    def __init__(self, parts: tuple[np.ndarray, np.ndarray], batch_size: int, seed: int):
+        self.parts, self.batch_size = parts, batch_size
+        self.streams = [
+            Stream(len(part), batch_size, seed, side)
+            for part, side in zip(parts, HALF_SIDES, strict=True)
+        ]
+
+    def batches(self, first: int, count: int) -> np.ndarray:
+        """Row indices of `count` batches, shape (count, batch_size)."""
+        out = np.empty((count, self.batch_size), INDEX)
+        for half, (part, stream) in enumerate(zip(self.parts, self.streams, strict=True)):
+            skip = (half - first) % 2  # before the first of this half
+            wanted = len(out[skip::2])
+            out[skip::2] = part[stream.batches((first + skip) // 2, wanted)]
+        return out
+
+
+def alike_halves(leaves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows dealt in turn into two halves, such that both have as many of each label.
+
+    What labels are is not said: they are taken for the leaf with the fewest distinct values, whose
+    order the rows are dealt in. Numbers to be predicted, all distinct, are dealt alike as well.
+    """
+    tables = [leaf.reshape(len(leaf), -1) for leaf in leaves]
+    narrow = [table for table in tables if table.shape[1] <= LABEL_COLUMNS] or tables[:1]
+    labels = min(narrow, key=lambda table: (len(np.unique(table, axis=0)), table.shape[1]))
+    order = np.lexsort(labels.T[:LABEL_COLUMNS])
+    return order[0::2], order[1::2]
 
 
 def block_count(rows: int, batch_size: int | None) -> int:

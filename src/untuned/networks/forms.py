@@ -17,33 +17,61 @@ class Rows:
     With p a row's product in units of the root mean square of all, S_i <- S_i + p^2 and
     x_i <- x_i + p / sqrt(1 + S_i): the steps of `auto` (`untuned.solvers.auto.network`). A row's
     first visits move it most, and none moves it by more than one.
+
+    Where products come from two halves of the trusted rows in turn, what one half has done to x is
+    judged by the other, as in `auto`: with e the mean of p of one half times x of the other, less
+    the latter's mean in the batch, all of x counts 1 + (sum of e) / sqrt(sum of e^2), but at most
+    1 and at least 0.
     """
 
     def __init__(self, rows: int, device: torch.device):
-        self.x = torch.zeros(rows, device=device)
+        self.ways = torch.zeros(2, rows, device=device)  # what each half has done
         self.squares = torch.zeros(rows, device=device)
+        self.evidence, self.evidence_squares = 0.0, 0.0
+
+    @property
+    def x(self) -> torch.Tensor:
+        """The logits of all rows."""
+        return self._used() * self.ways.sum(0)
+
+    def _used(self) -> float:
+        if not self.evidence_squares:
+            return 1.0
+        return min(1.0, max(0.0, 1 + self.evidence / self.evidence_squares**0.5))
 
     def weigh(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
         """The weights of a batch."""
-        return torch.sigmoid(self.x[index])
+        return torch.sigmoid(self._used() * self.ways[:, index].sum(0))
 
     def key(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
         """What tells where a row's product belongs: here its number."""
         assert index is not None
         return index
 
-    def move(self, key: torch.Tensor, scaled: torch.Tensor) -> None:
-        """Move the logits by products in units of their root mean square."""
-        key, scaled = key.long(), scaled.to(self.x.dtype)
+    def move(self, key: torch.Tensor, scaled: torch.Tensor, half: int) -> None:
+        """Move the logits by a half's products in units of their root mean square."""
+        key, scaled = key.long(), scaled.to(self.squares.dtype)
+        other = self.ways[1 - half, key]
+        found = float(((other - other.mean()) * scaled).mean())
+        self.evidence += found
+        self.evidence_squares += found * found
         self.squares.index_add_(0, key, scaled * scaled)
-        self.x.index_add_(0, key, scaled / (1 + self.squares[key]).sqrt())
+        self.ways[half].index_add_(0, key, scaled / (1 + self.squares[key]).sqrt())
 
     def state_dict(self) -> dict[str, Any]:
-        return {"x": self.x, "squares": self.squares}
+        return {
+            "x": self.x,
+            "ways": self.ways,
+            "squares": self.squares,
+            "evidence": self.evidence,
+            "evidence_squares": self.evidence_squares,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.x.copy_(state["x"])
+        self.ways.copy_(state["ways"])
         self.squares.copy_(state["squares"])
+        self.evidence = float(state["evidence"])
+        self.evidence_squares = float(state["evidence_squares"])
 
 
 class OfLoss:
@@ -73,8 +101,8 @@ class OfLoss:
         """What tells where a row's product belongs: here its loss."""
         return losses.detach()
 
-    def move(self, key: torch.Tensor, scaled: torch.Tensor) -> None:
-        """Move each knot by the mean of the products near it."""
+    def move(self, key: torch.Tensor, scaled: torch.Tensor, half: int) -> None:
+        """Move each knot by the mean of the products near it, whichever half they are of."""
         hats = self._hats(key)
         near = hats.sum(0)
         self.x += RATE * (hats.T @ scaled.to(hats.dtype)) / near.clamp(min=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,9 @@ from untuned.networks.direction import Direction
 from untuned.networks.forms import FORGET, OfBatch, OfLoss, Rows
 from untuned.networks.products import Pullback, Tensors, buffers_kept, differences, gradients
 from untuned.util.wording import brief
+
+Loss = Callable[[], torch.Tensor]
+Trusted = Loss | Sequence[Loss]
 
 FORMS = ("rows", "loss", "batch")
 
@@ -27,6 +30,10 @@ class Reweighter:
 
     with a running mean over all rows in the latter and S_i the sum of p_i^2: a step in the geometry
     of weights in [0, 1], in which there is no rate to choose.
+
+    There are far more weights than trusted rows, which weights can learn by heart: where all labels
+    are right, they do harm by it. Give the trusted rows in two halves, and what weights have
+    learned from one half is judged by the other; all are equal again where it does not help there.
 
     Parameters
     ----------
@@ -71,7 +78,7 @@ class Reweighter:
         self._model, self._order, self._every = model, order, every
         parameters = self._parameters()
         device = next(iter(parameters.values())).device
-        self._direction = Direction(parameters)
+        self._directions = [Direction(parameters)]
         self._form: Rows | OfLoss | OfBatch
         if form == "rows":
             self._form = Rows(int(rows or 0), device)
@@ -83,9 +90,9 @@ class Reweighter:
 
     def __call__(
         self,
-        losses: torch.Tensor | Callable[[], torch.Tensor],
+        losses: torch.Tensor | Loss,
         index: torch.Tensor | None,
-        trusted: Callable[[], torch.Tensor],
+        trusted: Trusted,
     ) -> torch.Tensor:
         """The weights of a batch, detached; every few calls they learn first.
 
@@ -95,8 +102,11 @@ class Reweighter:
         ----------
         losses : one loss per row, with its graph, or a function that computes them.
         index : the numbers of these rows, from 0 to rows - 1; may be None but for form="rows".
-        trusted : a function that gives the mean loss on a batch of trusted rows.
+        trusted : a function that gives the mean loss on a batch of trusted rows; or a pair of them,
+            each for a half of the trusted rows, of which one is called at a time. The halves must
+            not share a row, and are best alike: as many rows of each class in both.
         """
+        halves = _halves(trusted)
         closure = losses if callable(losses) else None
         if closure is None and self._order == 1:
             raise ValueError(
@@ -104,14 +114,15 @@ class Reweighter:
                 "computes them, such as lambda: cross_entropy(model(X), y, reduction='none')."
             )
         due = self._calls % self._every == 0
-        self._calls += 1
         if closure is not None:
             with torch.set_grad_enabled(due and self._order == 2), buffers_kept(self._model):
                 losses = closure()
         assert isinstance(losses, torch.Tensor)
         index = self._checked(losses, index)
         if due:
-            self._learn(losses, closure, index, trusted)
+            half = (self._calls // self._every) % len(halves)
+            self._learn(losses, closure, index, halves[half], half)
+        self._calls += 1
         weights = self._form.weigh(losses, index).to(losses.dtype).detach()
         if self._last is not None and index is not None and len(self._last):
             columns = torch.stack([index.double(), weights.double()], dim=1)
@@ -143,9 +154,10 @@ class Reweighter:
     def _learn(
         self,
         losses: torch.Tensor,
-        closure: Callable[[], torch.Tensor] | None,
+        closure: Loss | None,
         index: torch.Tensor | None,
-        trusted: Callable[[], torch.Tensor],
+        trusted: Loss,
+        half: int,
     ) -> None:
         parameters, group = self._parameters(), together.group_of(self._model)
         # Trusted rows leave no trace in running statistics: those are the training rows'.
@@ -166,10 +178,11 @@ class Reweighter:
         if isinstance(self._form, OfBatch):
             v = wanted
         else:
-            self._direction.add(wanted, training)
-            if not self._direction.seen:
+            direction = self._direction(half)
+            direction.add(wanted, training)
+            if not direction.seen:
                 return
-            seen = self._direction.value()
+            seen = direction.value()
             v = {name: part for name, part in seen.items() if name in parameters}
         if pullback is not None:
             products = pullback.along(v)
@@ -181,10 +194,10 @@ class Reweighter:
             (mean,) = together.mean([helpful.mean()], group)
             self._form.take(helpful, mean)
         else:
-            self._move(self._form, self._form.key(losses, index), products, group)
+            self._move(self._form, self._form.key(losses, index), products, half, group)
 
     def _move(
-        self, form: Rows | OfLoss, key: torch.Tensor, products: torch.Tensor, group: Any
+        self, form: Rows | OfLoss, key: torch.Tensor, products: torch.Tensor, half: int, group: Any
     ) -> None:
         # Doubles hold every row number.
         columns = torch.stack([key.double(), products.double()], dim=1)
@@ -197,7 +210,13 @@ class Reweighter:
         self._square = FORGET * self._square + (1 - FORGET) * float(products.square().mean())
         size = (self._square / (1 - FORGET**self._moves)) ** 0.5
         if size > 0:
-            form.move(key, products / size)
+            form.move(key, products / size, half)
+
+    def _direction(self, half: int) -> Direction:
+        """v of a half of the trusted rows; that of the second is made when it is first needed."""
+        while len(self._directions) <= half:
+            self._directions.append(Direction(self._parameters()))
+        return self._directions[half]
 
     def _parameters(self) -> Tensors:
         parts = together.inside(self._model).named_parameters()
@@ -234,7 +253,7 @@ class Reweighter:
         """All that a later run needs to go on bit for bit; torch.save takes it."""
         return {
             "form": self._form.state_dict(),
-            "direction": self._direction.state_dict(),
+            "directions": [direction.state_dict() for direction in self._directions],
             "last": self._last,
             "square": self._square,
             "moves": self._moves,
@@ -250,11 +269,22 @@ class Reweighter:
                 "expected the state of one with the same form and rows."
             )
         self._form.load_state_dict(state["form"])
-        self._direction.load_state_dict(state["direction"])
+        for half, kept in enumerate(state["directions"]):
+            self._direction(half).load_state_dict(kept)
         if self._last is not None:
             self._last.copy_(state["last"])
         self._square, self._moves = float(state["square"]), int(state["moves"])
         self._calls = int(state["calls"])
+
+
+def _halves(trusted: Any) -> Sequence[Loss]:
+    halves = trusted if isinstance(trusted, tuple | list) else (trusted,)
+    if len(halves) not in (1, 2) or not all(callable(half) for half in halves):
+        raise ValueError(
+            f"trusted is {brief(trusted)}; expected a function that gives the mean loss on trusted "
+            "rows, or a pair of them, each for a half of the trusted rows."
+        )
+    return halves
 
 
 def _one_number(loss: Any) -> torch.Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 
 from untuned.data.batches import Cut, Feed
 from untuned.data.disk.windows import Window, Windows
-from untuned.data.streams import INDEX, Stream, blocks, uniforms
+from untuned.data.streams import INDEX, Halves, Stream, alike_halves, blocks, uniforms
 from untuned.ops import Tree
 from untuned.problem.build import Problem
 from untuned.solvers.base import Solver
@@ -25,7 +25,7 @@ class Feeder:
         self.draws = (solver.inner_draws, solver.outer_draws)
         self.seed = seed
         self.needs_uniform = solver.needs_uniform
-        self.streams: list[Stream | None] = []
+        self.streams: list[Stream | Halves | None] = []
         self.tables: list[Any] = []  # of the blocks of each side, for methods that need them
         for side, (size, rows) in enumerate(zip(problem.batch_sizes, problem.rows, strict=True)):
             table = None
@@ -34,11 +34,20 @@ class Feeder:
                 rows, size = table.shape[0], 1  # a stream of block numbers
             self.streams.append(None if size is None else Stream(rows, size, seed, side))
             self.tables.append(table)
+        if solver.halves and problem.batch_sizes[1] is not None and problem.on_disk[1] is None:
+            self.streams[1] = Halves(self._halves(), problem.batch_sizes[1], seed)
         # Steps a feed lasts for; its shape is compiled in, so it never changes.
         self.longest = max(1, min(eval_every, LONGEST_CHUNK // max(self.draws)))
         self._ahead: tuple[tuple[int, tuple[int, int]], Feed] | None = None
         self.windows = [self._windows(side) for side in (0, 1)]
         self._current: list[Window | None] = [None, None]
+
+    def _halves(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of the outer side in two halves; by number where processes share them."""
+        if self.problem.grouped:
+            return alike_halves([np.arange(self.problem.rows[1])])
+        leaves = self.ops.flatten(self.problem.data.outer)[0]
+        return alike_halves([self.ops.to_numpy(leaf) for leaf in leaves])
 
     def _windows(self, side: int) -> Windows | None:
         source, size = self.problem.on_disk[side], self.problem.batch_sizes[side]

@@ -93,6 +93,11 @@ class Solver(ABC):
         return 1
 
     @property
+    def halves(self) -> bool:
+        """Whether batches of outer data are to be of two halves of the rows in turn."""
+        return False
+
+    @property
     def needs_uniform(self) -> bool:
         """Whether a step uses a random number, `batch.uniform`."""
         return False

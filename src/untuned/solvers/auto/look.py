@@ -1,14 +1,16 @@
-"""A look at a problem before it is solved: is y a network, and does f depend on x itself?"""
+"""A look at a problem before it is solved: is y a network, does f depend on x, and what is x?"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from untuned.data.batches import Batch
+from untuned.data.streams import INDEX
 from untuned.ops import Tree
 from untuned.problem.derivatives import Oracles
 
 PRODUCTS = 8
+FEW_ROWS = 16
 ROUNDING = 1e-3  # of the largest curvature: a convex g shows less than this below zero
 
 
@@ -64,3 +66,16 @@ def depends_on_x(o: Oracles, x: Tree, y: Tree, batch: Batch) -> bool:
     value = ops.compile(o.outer_value, x, y, batch.outer, effort="least")
     here, there = (float(value(point, y, batch.outer)) for point in (x, elsewhere))
     return here != there  # also where there is no number there
+
+
+def belongs_to_rows(o: Oracles, x: Tree, y: Tree, rows: Tree) -> bool:
+    """Whether rows of g have entries of x for themselves, as weights are: a few move a few."""
+    ops = o.ops
+    if rows is None:
+        return False
+    few = ops.take(rows, np.arange(min(FEW_ROWS, ops.flatten(rows)[0][0].shape[0]), dtype=INDEX))
+    along = ops.tree_map(lambda leaf: leaf + 1, y)
+    product = lambda x, y, v, rows: o.inner_cross(x, y, v, rows)[1]
+    found = ops.compile(product, x, y, along, few, effort="least")(x, y, along, few)
+    moved = [np.mean(ops.to_numpy(leaf) != 0) for leaf in ops.flatten(found)[0]]
+    return all(0 < share < 0.5 for share in moved)

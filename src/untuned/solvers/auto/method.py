@@ -32,6 +32,8 @@ class Auto(Solver):
     network : whether y is treated as a network. None: `minimize` looks whether g curves downwards
         at the start; False when stepped by hand.
     direct : whether f depends on x itself, which matters for networks alone; `minimize` looks.
+    judged : whether, with a network and an x that has entries for each row, what one half of the
+        outer rows says is held against the other half. None: `minimize` looks what x is.
     order : 2 differentiates g twice; 1 takes differences of its gradients in place of that, which
         are less exact and need no more memory than a gradient. None: `minimize` looks whether torch
         can differentiate g twice; 2 when stepped by hand, and on JAX.
@@ -40,15 +42,20 @@ class Auto(Solver):
     stochastic: bool | None = None
     network: bool | None = None
     direct: bool | None = None
+    judged: bool | None = None
     order: int | None = None
 
     name: ClassVar[str] = "auto"
 
     def for_run(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> Auto:
         """This method for a run on all rows or on minibatches."""
-        if self.stochastic is None:
-            return dataclasses.replace(self, stochastic=batch_sizes != (None, None))
-        return self
+        judged = self.judged
+        if batch_sizes[1] is None or rows[1] < 2:
+            judged = False  # no halves can be drawn
+        stochastic = self.stochastic
+        if stochastic is None:
+            stochastic = batch_sizes != (None, None)
+        return dataclasses.replace(self, stochastic=stochastic, judged=judged)
 
     def for_problem(self, o: Oracles, x: Tree, y: Tree, sample: Callable[[], Batch]) -> Auto:
         """This method for a convex inner problem or for a network.
@@ -73,7 +80,11 @@ class Auto(Solver):
         direct = self.direct
         if found and direct is None:
             direct = look.depends_on_x(o, x, y, sample())
-        return dataclasses.replace(self, network=found, direct=direct, order=order)
+        judged = self.judged
+        if judged is None:
+            free = found and not direct and o.project is None
+            judged = free and look.belongs_to_rows(o, x, y, sample().inner)
+        return dataclasses.replace(self, network=found, direct=direct, judged=judged, order=order)
 
     @property
     def loops(self) -> str:
@@ -87,6 +98,11 @@ class Auto(Solver):
     def inner_draws(self) -> int:
         """Batches of inner data a step uses."""
         return self._form.INNER_DRAWS if self.network else 1
+
+    @property
+    def halves(self) -> bool:
+        """Whether batches of outer data are to be of two halves of the rows in turn."""
+        return bool(self.network and self.judged)
 
     @property
     def wants_stages(self) -> bool:
@@ -120,7 +136,7 @@ class Auto(Solver):
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> Any:
         """Start at (x, y) with v = 0."""
-        return self._form.init(o, x, y)
+        return self._form.init(o, x, y, self.halves) if self.network else self._form.init(o, x, y)
 
     def step(self, o: Oracles, state: Any, batch: Batch) -> tuple[Any, Info]:
         """One step of x."""

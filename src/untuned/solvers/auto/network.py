@@ -18,6 +18,18 @@ all. Where every batch moves all of x, as with decays of layers,
 and x waits until training alone lowers f no more than a tenth as fast as at its quickest, by
 <v, m>: before that, whatever makes y learn more slowly looks bad, as every decay does.
 
+Where x has entries for each row there are far more of them than rows in f, and x would learn these
+by heart. So batches of f are of two halves of its rows in turn, each with a running mean a and a
+part d of x's way of its own, and what one half has learned is judged by the other:
+
+    x = x_0 + c (d_1 + d_2),   d_1 <- d_1 - D h_1 / sqrt(q + S),   c = 1 - E / sqrt(sum of e^2),
+                               e = <h_1 / sqrt(q), d_2 - its mean over the rows of the batch>,
+
+with E the sum of e, c between 0 and 1, and the halves exchanged from step to step. e is how much
+more of d_2 raises f on rows that d_2 does not know, so x is taken back where all that was seen
+speaks against it: wholly, once that is one standard error. A number added to all entries counts for
+nothing: it makes y's steps longer, which Adam undoes.
+
 mean(s) and q are of one leaf. r_k is 3 % of the size of leaf k at the start, D a tenth of the size
 of x's leaf, or 1 where that is zero. What is given back is an average of y over the latest tenth of
 the steps, and f is watched there.
@@ -53,6 +65,13 @@ class Moments(NamedTuple):
     squares: Tree
 
 
+class Half(NamedTuple):
+    """What a half of the outer rows has said; the whole of them where there are no halves."""
+
+    trusted: Tree  # running mean of grad_y f
+    way: Tree  # d, how far it has moved x; nothing where there are no halves
+
+
 class State(NamedTuple):
     """x, the averaged y, v, and what their steps are made of."""
 
@@ -61,7 +80,10 @@ class State(NamedTuple):
     v: Tree
     moving: Tree  # the y that is trained
     moments: Moments
-    trusted: Tree  # running mean of grad_y f
+    halves: tuple[Half, ...]  # one or two; the first is the one whose turn it is
+    start: Tree  # x_0, where there are halves
+    against: Scalar  # E, and
+    squares_against: Scalar  # the sum of e^2
     rates: Tree  # of y
     reach: Tree  # D
     squares_x: Tree  # S
@@ -81,12 +103,13 @@ def cost(direct: bool) -> Counts:
     return Counts(1, INNER_DRAWS, int(direct), 1)
 
 
-def init(o: Oracles, x: Tree, y: Tree) -> State:
-    """Start at (x, y) with v = 0."""
+def init(o: Oracles, x: Tree, y: Tree, halves: bool) -> State:
+    """Start at (x, y) with v = 0; `halves` says whether batches of f are of two in turn."""
     ops, v = o.ops, o.ops.zeros_like(y)
     zero = ops.scalar(0.0, y)
+    parts = (Half(v, ops.zeros_like(x)),) * 2 if halves else (Half(v, ()),)
     return State(
-        x, y, v, y, Moments(v, v), v,
+        x, y, v, y, Moments(v, v), parts, x if halves else (), zero, zero,
         ops.tree_map(lambda leaf: RATE * _size_of(ops, leaf), y),
         ops.tree_map(_reach_of, x),
         ops.zeros_like(x), ops.tree_map(lambda leaf: 0 * leaf.sum(), x),
@@ -101,7 +124,8 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
     y, moments = _adam(ops, state.moving, first, state.moments, state.rates, 2 * t + 1)
 
     f = o.outer(x, state.y, batch.outer)
-    trusted = _toward(ops, 1 - MEAN, state.trusted, f.grad_y)
+    turn = state.halves[0]
+    trusted = _toward(ops, 1 - MEAN, turn.trusted, f.grad_y)
     scale = 1 - SQUARES ** (2 * t + 1.0)
     v = ops.tree_map(
         lambda a, s: a / _root(ops, s / scale + DAMPING * s.mean() / scale),
@@ -135,12 +159,24 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
         lambda h, s, q, before: s * ops.where(_moves_all(h), _ratio(ops, q, before), 1.0) + h * h,
         taken, state.squares_x, usual, state.usual_x,
     )  # fmt: skip
-    moved = ops.tree_map(
-        lambda x, h, s, q, reach: x - reach * h / _root(ops, s + q),
-        x, taken, squares, usual, state.reach,
-    )  # fmt: skip
-    if o.project is not None:
-        moved = o.project(moved)
+    by = ops.tree_map(
+        lambda h, s, q, reach: -reach * h / _root(ops, s + q), taken, squares, usual, state.reach
+    )
+    against, squares_against = state.against, state.squares_against
+    if len(state.halves) == 1:
+        halves: tuple[Half, ...] = (Half(trusted, ()),)
+        moved = ops.axpy(1.0, by, x)
+        if o.project is not None:
+            moved = o.project(moved)
+    else:
+        other = state.halves[1]
+        said = _judged(ops, hypergrad, usual, other.way)
+        against, squares_against = against + said, squares_against + said * said
+        used = 1 - against / ops.maximum(squares_against, 1e-37) ** 0.5
+        used = ops.maximum(ops.where(used < 1, used, 1.0), 0.0)
+        way = ops.axpy(1.0, by, turn.way)
+        halves = (other, Half(trusted, way))
+        moved = ops.axpy(used, ops.axpy(1.0, way, other.way), state.start)
 
     weight = ops.maximum(1 / (t + 1.0), MEMORY)
     shift = f.value - state.mean
@@ -160,8 +196,9 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
         counts=cost(direct),
     )
     following = State(
-        moved, average, v, y, moments, trusted, state.rates, state.reach, squares, usual,
-        curvature, slope, falls, quickest, settled, mean, spread, t + 1,
+        moved, average, v, y, moments, halves, state.start, against, squares_against,
+        state.rates, state.reach, squares, usual, curvature, slope, falls, quickest, settled,
+        mean, spread, t + 1,
     )  # fmt: skip
     return ops.cast(following, state), info
 
@@ -180,6 +217,17 @@ def _adam(
         lambda y, m, s, rate: y - rate * scale * m / _root(ops, s), y, *moments, rates
     )
     return moved, moments
+
+
+def _judged(ops: Ops, h: Tree, usual: Tree, other: Tree) -> Scalar:
+    """e: what h of one half says of the way of the other."""
+
+    def centred(h: Any, way: Any) -> Any:
+        here = (h != 0) * 1.0
+        return here * (way - (here * way).sum() / ops.maximum(here.sum(), 1.0))
+
+    scaled = ops.tree_map(lambda h, q: h / _root(ops, q), h, usual)
+    return ops.dot(scaled, ops.tree_map(centred, h, other))
 
 
 def _toward(ops: Ops, share: Scalar, old: Tree, new: Tree) -> Tree:
