@@ -5,9 +5,9 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 
-from untuned.estimators import BilevelLasso, BilevelLogisticRegression
+from untuned.estimators import BilevelLasso, BilevelLogisticRegression, BilevelRidge
 from untuned.estimators.penalties import folds, standardisation
 from untuned.estimators.penalties.objectives import scaling
 from untuned.estimators.penalties.selection import judging
@@ -107,6 +107,27 @@ def test_units_that_came_with_a_sparse_table_stay_where_they_predict_better(monk
         judge = LogisticRegression(C=1 / model.regularization_[0], tol=1e-10, max_iter=10**4)
         judge.fit(given / scale, y)
         np.testing.assert_allclose(model.coef_, judge.coef_ / scale, atol=1e-3)
+        # Leaving out each row, in closed form, does not take rows part by part.
+        ridge = BilevelRidge(penalty="all").fit(sparse.csr_array(given), y)
+        squares = Ridge(alpha=ridge.regularization_[0]).fit(given / scale, y)
+        np.testing.assert_allclose(ridge.coef_, squares.coef_ / scale, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_rows_that_are_divided_later_are_the_same(together, monkeypatch):
+    monkeypatch.setattr(standardisation, "stays_sparse", sparse.issparse)
+    random = np.random.default_rng(0)
+    X = sparse.random_array((50, 8), density=0.4, rng=random, format="csr")
+    weight = random.uniform(size=50)
+    now, later = (standardisation.make(X, weight, together, later=flag) for flag in (False, True))
+    assert later.X is X
+    for part in (slice(None), np.arange(0, 50, 3)):
+        np.testing.assert_array_equal(later.rows(part).X.toarray(), now.rows(part).X.toarray())
+        np.testing.assert_array_equal(later.rows(part).shift, now.shift)
+    monkeypatch.setattr(scaling, "MOST_TURNED", 2)
+    target = np.sign(random.normal(size=(50, 1)))
+    scales = [scaling.make("logistic", table, target, weight) for table in (now, later)]
+    np.testing.assert_allclose(scales[0].spread, scales[1].spread, rtol=1e-12)
 
 
 def test_places_out_of_order_stay_as_they_are(monkeypatch):

@@ -62,13 +62,15 @@ class BilevelLinear(BaseEstimator):
         random = np.random.default_rng(settings.seed)
         X = standardisation.in_order(X)
 
-        def rows_of(together: bool) -> Rows:
-            table = standardisation.make(X, weight, together)
-            return Rows(loss, table, target.astype(table.X.dtype, copy=False), weight)
-
         near = None
         wide = X.shape[1] > scaling.MOST_TURNED and self._norm() == "l2"
-        if wide and standardisation.stays_sparse(X):
+        wide = wide and standardisation.stays_sparse(X)
+
+        def rows_of(together: bool) -> Rows:
+            table = standardisation.make(X, weight, together, later=wide)
+            return Rows(loss, table, target.astype(table.shift.dtype, copy=False), weight)
+
+        if wide:
             # Who made a sparse X may have scaled it well: rare words are small in TF-IDF.
             split = folds.splits(folds.SHARE, X, strata, random)
             plan = folds.plan(split, strata, weight, many=False)
@@ -97,7 +99,7 @@ class BilevelLinear(BaseEstimator):
             coef, intercept = found.near
             if not (found.exact and some is rows):
                 coef, intercept = fitting.fit(
-                    rows, scales, found.strengths, chosen.member, found.near
+                    rows.divided(), scales, found.strengths, chosen.member, found.near
                 )
         else:
             from untuned.estimators.penalties.selection import sparse_search

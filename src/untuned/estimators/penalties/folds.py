@@ -8,7 +8,7 @@ strengths have seen. Every row is such a judge once:
   k and j and are validated on j, for every j; a model with the same x_k, trained on all folds but
   k, is judged on k.
 * one or two splits: the validation rows of each are cut in two halves; strengths are chosen on one
-  half and judged on the other, and the other way round.
+  half and judged on the other, and the other way round (of very wide rows the first alone).
 
 The mean of all logarithms of strengths is the result.
 """

@@ -19,10 +19,14 @@ class Standardised(NamedTuple):
     shift: np.ndarray
     mean: np.ndarray
     scale: np.ndarray
+    later: bool = False  # whether X is as it came, and `rows` are divided as they are taken
 
     def rows(self, part: Any) -> Standardised:
         """Some rows, by their numbers; all for a slice."""
-        return self if isinstance(part, slice) else self._replace(X=self.X[part])
+        X = self.X if isinstance(part, slice) else self.X[part]
+        if self.later:
+            X = _divided(X, self.scale, self.shift.dtype)
+        return self._replace(X=X, later=False)
 
     def dense(self, part: Any) -> np.ndarray:
         """Some rows of the standardised features."""
@@ -46,12 +50,13 @@ def in_order(X: Any) -> Any:
     return X
 
 
-def make(X: Any, weight: np.ndarray, together: bool = False) -> Standardised:
+def make(X: Any, weight: np.ndarray, together: bool = False, later: bool = False) -> Standardised:
     """`X` standardised by the weighted mean and spread of its columns; a constant one becomes 0.
 
     So does one whose spread is below what its dtype can hold to more than a few digits. `together`
     divides all others by the same number, so that columns keep the units they came in. A sparse X
-    is to be `in_order`.
+    is to be `in_order`; `later` spares a second array of its numbers where some rows are used at a
+    time.
     """
     rows, features = X.shape
     dtype = np.float64 if rows * features <= SMALL else np.float32
@@ -77,15 +82,19 @@ def make(X: Any, weight: np.ndarray, together: bool = False) -> Standardised:
     shift = np.zeros(features)
     scaled: Any
     if sparse.issparse(X):
-        data = X.data / scale[X.indices].astype(dtype)
-        # The same places for other numbers: no second copy of them.
-        scaled = sparse.csr_array((data.astype(dtype, copy=False), X.indices, X.indptr), X.shape)
+        scaled = X if later else _divided(X, scale, np.dtype(dtype))
         shift = mean / scale
     else:
         scaled = np.empty((rows, features), dtype)
         for part, block in _blocks(X):
             scaled[part] = np.where(constant, 0.0, (block - mean) / scale)
-    return Standardised(scaled, shift.astype(dtype), mean, scale)
+    return Standardised(scaled, shift.astype(dtype), mean, scale, later)
+
+
+def _divided(X: Any, scale: np.ndarray, dtype: np.dtype) -> Any:
+    """X / scale, with the same places for other numbers: no second copy of them."""
+    data = X.data / scale[X.indices].astype(dtype)
+    return sparse.csr_array((data.astype(dtype, copy=False), X.indices, X.indptr), X.shape)
 
 
 def stays_sparse(X: Any) -> bool:

@@ -91,8 +91,10 @@ def make(loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray)
     curvature = np.maximum(LOSSES[loss].curvature(share @ target), LEAST)
     rows, features = table.X.shape
     if features > MOST_TURNED:
-        squares = table.X.power(2) if sparse.issparse(table.X) else table.X**2
-        spread = np.maximum(share @ squares - table.shift**2, LEAST)
+        squares = share @ (table.X.power(2) if sparse.issparse(table.X) else table.X**2)
+        if table.later:
+            squares /= table.scale**2
+        spread = np.maximum(squares - table.shift**2, LEAST)
         basis = np.zeros((0, 0))
     else:
         some = slice(None, None, max(1, rows // (ROWS_PER_FEATURE * features)))
@@ -101,4 +103,4 @@ def make(loss: str, table: Standardised, target: np.ndarray, weight: np.ndarray)
         products = products.toarray() if sparse.issparse(products) else products
         values, basis = np.linalg.eigh(products - np.outer(table.shift, table.shift))
         spread = np.maximum(values, 0)
-    return Scaling(*(part.astype(table.X.dtype) for part in (basis, spread, curvature)))
+    return Scaling(*(part.astype(table.shift.dtype) for part in (basis, spread, curvature)))

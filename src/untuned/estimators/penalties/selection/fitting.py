@@ -100,9 +100,9 @@ def fit_all(
     if closed:
         return ClosedRidge(models).fit(fixed.s)[:2]
     x = none[:1]
-    zero = np.zeros(shape), np.zeros(shape[1])
+    nothing = np.broadcast_to(np.float32(0), shape), np.zeros(shape[1])
     exact = share or float(np.finfo(dtype).eps) ** 0.5
-    first = [alike(models, x, *(start or zero))]
+    first = [alike(models, x, *(start or nothing))]
     return models.model(x, solved(models, x, first, exact if start else ROUGH))
 
 

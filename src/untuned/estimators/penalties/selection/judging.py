@@ -26,6 +26,10 @@ class Rows(NamedTuple):
     target: np.ndarray
     weight: np.ndarray
 
+    def divided(self) -> Rows:
+        """With a table that is not to be divided by its scales later."""
+        return self._replace(table=self.table.rows(slice(None)))
+
 
 class Point(NamedTuple):
     """A point of a run, and its mean loss on rows that had no part in it."""

@@ -101,18 +101,18 @@ def search(
     )  # fmt: skip
     trail, limit = Trail(), settings.limit
     if plans.one is None:
-        found = leave_one_out.search(*rows[1:], bend, trail)
+        found = leave_one_out.search(*rows.divided()[1:], bend, trail)
         at = Stage(np.r_[found.x, np.zeros(groups)], found.coef, found.intercept, found.result)
         trail.found.append(_strengths(bend, at.x))
     elif group.size > MOST_INVERTED:
         at = _by_strides(rows, plans.one, groups, scales(), trail, limit, near)
     else:
         alone = partial(run, max_seconds=limit.left())
-        at = _one(rows, plans.one, group, groups, scales, trail, alone)
+        at = _one(rows.divided(), plans.one, group, groups, scales, trail, alone)
     steps, one = at.result.steps, at
     if plans.many is not None and not limit.is_over():
         run = partial(run, max_seconds=limit.left())
-        at = _many(rows, plans, plans.many, group, scales, at, trail, run)
+        at = _many(rows.divided(), plans, plans.many, group, scales, at, trail, run)
         steps += at.result.steps
     strengths = _strengths(bend, at.x)
     trail.found.append(strengths)
