@@ -248,8 +248,12 @@ def test_many_results_and_large_factors_are_compiled(monkeypatch, limit):
     value = OnHost("least", in_numpy=True).value(fn, x, x)
     assert not seen
     monkeypatch.setattr(jax_on_host, limit, 10)
+    monkeypatch.setattr(jax_on_host.threads, "allowed", lambda: 2)
     assert OnHost("least", in_numpy=True).value(fn, x, x) == pytest.approx(value, rel=1e-5)
     assert seen == ["value"]
+    monkeypatch.setattr(jax_on_host.threads, "allowed", lambda: 1)  # no more threads to be had
+    OnHost("least", in_numpy=True).value(fn, x, x)
+    assert len(seen) == (2 if limit == "MANY" else 1)
 
 
 def test_constants_of_derivatives_that_are_traced_one_after_another_are_told_apart():

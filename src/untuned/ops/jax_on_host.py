@@ -228,8 +228,9 @@ def _blocks(fn: Any, y: Tree) -> np.ndarray:
 
 def _fits_numpy(operations: list[Operation]) -> bool:
     """Whether a program would be no quicker than its operations one by one."""
-    few = sum(operation.entries for operation in operations) <= MANY
-    return few and max((operation.factor for operation in operations), default=0) < LARGE
+    if sum(operation.entries for operation in operations) > MANY:
+        return False
+    return threads.allowed() == 1 or all(operation.factor < LARGE for operation in operations)
 
 
 def _in_numpy(tree: Tree) -> Tree:
