@@ -97,7 +97,7 @@ def test_every_hyperparameter_is_read(any_method):
 def test_jax_and_torch_make_the_same_200_steps(solver, problem, batch_size, monkeypatch):
     # `auto` counts what a Hessian costs, which differs between libraries: here it is told the same.
     for library in ("jax", "torch"):
-        monkeypatch.setattr(get(library), "hessian_price", lambda rows, y: 4.0)
+        monkeypatch.setattr(get(library), "hessian_price", lambda fn, x, y: 4.0)
     runs = []
     # On all rows `auto` ends by itself, where rounding decides how far strengths run to infinity.
     steps = 8 if solver.name == "auto" and batch_size is None else 200

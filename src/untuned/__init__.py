@@ -1,21 +1,23 @@
 """Bilevel optimization without step sizes: min over x of f(x, y*(x)), y*(x) = argmin_y g(x, y)."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from untuned import solvers, theory
+from untuned import solvers
 from untuned.data.batches import Batch
-from untuned.data.disk.parquet import parquet
-from untuned.diagnostics import check_hypergradient, check_problem
 from untuned.problem.derivatives import oracles
 from untuned.run import minimize
 from untuned.run.result import History, Result, Snapshot
-from untuned.solution.argmin import argmin
-from untuned.solution.hypergradient import Hypergradient, hypergradient
-from untuned.solution.quadratic import quadratic_program
 
 if TYPE_CHECKING:
+    from untuned import theory
+    from untuned.data.disk.parquet import parquet
+    from untuned.diagnostics import check_hypergradient, check_problem
     from untuned.networks.reweighter import Reweighter
     from untuned.ops.module import from_module
+    from untuned.solution.argmin import argmin
+    from untuned.solution.hypergradient import Hypergradient, hypergradient
+    from untuned.solution.quadratic import quadratic_program
 
 __all__ = [
     "Batch",
@@ -38,16 +40,25 @@ __all__ = [
 ]
 
 
+# Names that cost an import of their own, looked up only when used, and where they are.
+_ELSEWHERE = {
+    "Hypergradient": "solution.hypergradient",
+    "Reweighter": "networks.reweighter",
+    "argmin": "solution.argmin",
+    "check_hypergradient": "diagnostics",
+    "check_problem": "diagnostics",
+    "from_module": "ops.module",
+    "hypergradient": "solution.hypergradient",
+    "parquet": "data.disk.parquet",
+    "quadratic_program": "solution.quadratic",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Names that cost an import of their own, looked up only when used."""
-    if name == "from_module":
-        from untuned.ops.module import from_module
-
-        return from_module
-    if name == "Reweighter":
-        from untuned.networks.reweighter import Reweighter
-
-        return Reweighter
+    if name in _ELSEWHERE:
+        return getattr(import_module(f"untuned.{_ELSEWHERE[name]}"), name)
+    if name == "theory":
+        return import_module("untuned.theory")
     if name == "__version__":
         from importlib.metadata import version
 

@@ -151,9 +151,9 @@ class Ops(Protocol):
     def hessian(self, fn: Callable, x: Tree, y: Tree, /) -> Any:
         """The second derivatives of fn in y as a matrix, in the order of `ravel`."""
 
-    def hessian_price(self, rows: Tree, y: Tree, /) -> float:
-        """What `hessian` costs, in products, for a function of such rows: as many as y has entries
-        where it makes one product after another."""
+    def hessian_price(self, fn: Callable, x: Tree, y: Tree, /) -> float:
+        """What another `hessian` costs, in products, by counting operations: as many as y has
+        entries where it makes one product after another."""
 
     # The border to the host
     def precision(self, tree: Tree, /) -> AbstractContextManager:

@@ -228,10 +228,13 @@ def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
     return columns(lambda unit: ravel(pull(unravel(unit, y), "y")), y, getattr(fn, "rows", ()))
 
 
-def hessian_price(rows: Tree, y: Tree, /) -> float:
-    # Rows are read once for many columns, which then cost what arithmetic costs; measured in
-    # docs/lab/clock.md.
-    return min(size(y), 2 + size(y) / 20)
+def hessian_price(fn: Any, x: Tree, y: Tree, /) -> float:
+    from untuned.ops import jax_price
+
+    counted = jax_price.of_compiled(fn, x, y)
+    # Where nobody can count: as measured where rows are read once for many columns, which then cost
+    # what arithmetic costs (docs/lab/clock.md).
+    return min(size(y), 2 + size(y) / 20) if counted is None else counted
 
 
 def columns(product: Callable, y: Tree, rows: Tree) -> Any:

@@ -2,8 +2,15 @@
 
 JAX traces a function, and with it the derivatives it is asked for, into a list of operations. XLA
 takes some tenths of a second to make a program of each, which on little data is longer than all
-that the program is ever used for. So here the list is carried out as it is: operations whose
-results nobody reads are left out, equal ones are done once, and arrays go as soon as they are read.
+that the program is ever used for. So here the list is carried out as it is (jax_listing.py):
+operations whose results nobody reads are left out, equal ones are done once, and arrays go as soon
+as they are read.
+
+**What is known is not computed again.** A gradient at another x and the same y needs no pass over
+the rows where rows and x do not meet; a product at a point whose gradient was taken needs two in
+place of three; the Hessian of a quadratic function is made once. So results stay that another
+evaluation reads, or this one with other arguments, for as long as the arguments they depend on
+stay, and as long as all of them take no more than half the memory of the rows.
 
 Only operations that NumPy has, on real numbers of 32 and 64 bits, are known. Of a function with any
 other one there is no such evaluation, and it is compiled.
@@ -11,6 +18,7 @@ other one there is no such evaluation, and it is compiled.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,155 +26,185 @@ import jax
 import numpy as np
 
 from untuned.ops import Tree
-from untuned.ops.jax_numpy_rules import UnknownError, rules
+from untuned.ops.jax_listing import ROWS, UNITS, Listing, Operation, Reader, V, X, Y
+from untuned.ops.jax_numpy_rules import UnknownError
 
-CALLS = {  # operations that only hold others
-    "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat",
-}  # fmt: skip
-# Views of what is there, and products, which are as quick as compiled ones.
-FREE = {"dot_general", "broadcast_in_dim", "reshape", "squeeze", "transpose", "slice", "split"}
-KINDS = {"float32", "float64", "int32", "int64", "uint32", "uint64", "int8", "uint8", "bool"}
+KEPT = 0.5  # of the memory of the rows, for what may be needed again
+FEW = 2**16  # bytes that are kept whatever the rows take
+NO_UNITS = -1
 
 
-class Operation(NamedTuple):
-    """A function of NumPy, the places it reads and the one it writes."""
+class Plan(NamedTuple):
+    """Operations to do, each with the places that are not read afterwards; and what is to stay."""
 
-    function: Callable
-    reads: tuple[int, ...]
-    writes: int
-    entries: int  # of its result, where computing them takes longer than in a compiled program
-    factor: int  # entries of the larger factor of a product
+    steps: list[tuple[Callable, tuple[int, ...], int, list[int]]]
+    stays: list[int]
 
 
-class Listing(NamedTuple):
-    """The operations of a function, in order."""
+class Sheet:
+    """The operations of a function of (x, y, rows) and of its derivatives, and known results."""
 
-    operations: list[Operation]
-    inputs: list[int]
-    outputs: list[int]
-    constants: dict[int, Any]
-    structure: Any  # of what the function gives
+    def __init__(self) -> None:
+        self._reader = Reader()
+        self._listings: dict[str, Listing] = {}
+        self._plans: dict[Any, Plan] = {}
+        self._border: set[int] = set()
+        self._given: dict[int, list[Any]] = {}  # the last arguments, by what they are
+        self._rows: list[np.ndarray] = []
+        # Results by place; those that depend on units by the first of these.
+        self._known: dict[int, dict[int, np.ndarray]] = {NO_UNITS: {}}
+        self._kept = 0
 
-    @property
-    def entries(self) -> int:
-        """The entries of all results, by which the time it takes goes."""
-        return sum(operation.entries for operation in self.operations)
+    def add(
+        self, kind: str, function: Callable, arguments: tuple[Tree, ...],
+        fits: Callable[[list[Operation]], bool] = lambda operations: True,
+    ) -> bool:  # fmt: skip
+        """Read a derivative; whether NumPy has all of its operations, and they fit."""
+        try:
+            listing = self._reader.read(function, arguments, _groups(kind, arguments))
+        except UnknownError:
+            return False
+        if not fits(self._operations(listing.outputs)):
+            return False
+        self._listings[kind] = listing
+        self._plans.clear()
+        self._border = self._find_border()
+        return True
 
-    @property
-    def factor(self) -> int:
-        """The entries of the largest array that a product reads."""
-        return max((operation.factor for operation in self.operations), default=0)
+    def work_along(self, changed: int) -> tuple[float, float]:
+        """The work for a product with the Hessian, and for each column of many at a time, as far
+        as it depends on arguments that have changed."""
+        uses = self._reader.uses
+        steps = [
+            one for one in self._operations(self._listings["along y"].outputs)
+            if uses[one.writes] & V
+        ]  # fmt: skip
+        of_one = sum(step.work for step in steps)
+        return of_one, sum(step.each for step in steps if uses[step.writes] & changed)
 
+    def _operations(
+        self, outputs: list[int], known: frozenset[int] = frozenset()
+    ) -> list[Operation]:
+        """Those by which some places are written, in order."""
+        needed, found = set(outputs) - known, []
+        for operation in reversed(self._reader.operations):
+            if operation.writes in needed:
+                needed.update(set(operation.reads) - known)
+                found.append(operation)
+        return found[::-1]
 
-def listing(function: Callable, *arguments: Tree) -> Listing | None:
-    """The operations of `function` on such arguments; None where NumPy does not have one."""
-    traced, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    try:
-        return _Reader().read(traced, jax.tree.structure(shape))
-    except UnknownError:
-        return None
-
-
-def evaluation(listing: Listing) -> Callable[..., Tree]:
-    """The function that carries a list out, on arrays that NumPy can see."""
-    last = {place: n for n, step in enumerate(listing.operations) for place in step.reads}
-    kept = {*listing.outputs, *listing.constants}
-    steps = [
-        (
-            step.function, step.reads, step.writes,
-            [place for place in set(step.reads) if last[place] == n and place not in kept],
-        )
-        for n, step in enumerate(listing.operations)
-    ]  # fmt: skip
-
-    def evaluate(*arguments: Tree) -> Tree:
-        places: dict[int, Any] = dict(listing.constants)
-        leaves = map(np.asarray, jax.tree.leaves(arguments))
+    def evaluate(self, kind: str, *arguments: Tree) -> Tree:
+        """A derivative that was added, on arrays that NumPy can see."""
+        listing = self._listings[kind]
+        leaves, units = self._take_in(kind, arguments)
+        places = dict(self._reader.constants)
         places.update(zip(listing.inputs, leaves, strict=True))
+        of_units = self._known.setdefault(units, {})
+        places.update(self._known[NO_UNITS])
+        places.update(of_units)
+        plan = self._plan(kind, frozenset(self._known[NO_UNITS]) | frozenset(of_units))
         with np.errstate(all="ignore"):  # as on JAX, what is not finite shows in the result
-            for function, reads, writes, over in steps:
+            for function, reads, writes, over in plan.steps:
                 places[writes] = function(*[places[k] for k in reads])
                 for place in over:
                     del places[place]
-        # Copies where a result is an argument, or a view of one, which a caller may change.
+        for place in plan.stays:
+            self._keep(place, places[place], units)
+        # Copies, since what is kept must not change, and a caller may change a result.
         outputs = [np.array(places[k]) for k in listing.outputs]
         return jax.tree.unflatten(listing.structure, outputs)
 
-    return evaluate
-
-
-class _Reader:
-    """Turns what JAX has traced into operations on numbered places."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.operations: list[Operation] = []
-        self.constants: dict[int, Any] = {}
-        self.known: dict[Any, int] = {}
-
-    def read(self, traced: Any, structure: Any) -> Listing:
-        inputs = [self._place(variable.aval) for variable in traced.jaxpr.invars]
-        outputs = self._inline(traced, inputs)
-        needed, operations = set(outputs), []
-        for operation in reversed(self.operations):
-            if operation.writes in needed:
-                needed.update(operation.reads)
-                operations.append(operation)
-        constants = {k: value for k, value in self.constants.items() if k in needed}
-        return Listing(operations[::-1], inputs, outputs, constants, structure)
-
-    def _place(self, aval: Any) -> int:
-        if str(getattr(aval, "dtype", None)) not in KINDS:
-            raise UnknownError
-        self.count += 1
-        return self.count
-
-    def _constant(self, value: Any, aval: Any) -> int:
-        array = np.asarray(value, aval.dtype)
-        key = ("constant", array.dtype, array.item()) if array.ndim == 0 else ("array", id(value))
-        if key not in self.known:
-            place = self.known[key] = self._place(aval)
-            self.constants[place] = array
-        return self.known[key]
-
-    def _inline(self, traced: Any, inputs: list[int]) -> list[int]:
-        jaxpr = traced.jaxpr
-        places = dict(zip(jaxpr.invars, inputs, strict=True))
-        for variable, value in zip(jaxpr.constvars, traced.consts, strict=True):
-            places[variable] = self._constant(value, variable.aval)
-
-        def place_of(variable: Any) -> int:
-            if hasattr(variable, "val"):  # a number in the text
-                return self._constant(variable.val, variable.aval)
-            return places[variable]
-
-        for equation in jaxpr.eqns:
-            reads = tuple(place_of(variable) for variable in equation.invars)
-            if equation.primitive.name in CALLS:
-                inside = equation.params.get("jaxpr") or equation.params.get("call_jaxpr")
-                if not hasattr(inside, "consts"):
-                    raise UnknownError
-                written = self._inline(inside, list(reads))
+    def _take_in(self, kind: str, arguments: tuple[Tree, ...]) -> tuple[list[Any], int]:
+        """The arguments' arrays, after letting go of what depends on those that have changed."""
+        changed, units = 0, NO_UNITS
+        arrays: list[Any] = []
+        for group, argument in zip(_groups(kind, arguments), arguments, strict=True):
+            leaves = jax.tree.leaves(argument)
+            before = self._given.get(group)
+            if group == ROWS:
+                if before is None or not all(map(_is, leaves, before)):
+                    changed |= group
+                    self._rows = [np.asarray(leaf) for leaf in leaves]
+                self._given[group], leaves = leaves, self._rows
             else:
-                written = self._operations(equation, reads)
-            places.update(zip(equation.outvars, written, strict=True))
-        return [place_of(variable) for variable in jaxpr.outvars]
+                leaves = [np.asarray(leaf) for leaf in leaves]
+                if group == UNITS:
+                    units = int(leaves[0][0].argmax())
+                elif group != V:
+                    if before is None or not all(map(_equal, leaves, before)):
+                        changed |= group
+                    self._given[group] = leaves
+            arrays += leaves
+        if changed:
+            uses = self._reader.uses
+            for known in self._known.values():
+                for place in [place for place in known if uses[place] & changed]:
+                    self._kept -= _memory(known.pop(place))
+        return arrays, units
 
-    def _operations(self, equation: Any, reads: tuple[int, ...]) -> list[int]:
-        """The places of an equation's results; those of an equal one where there is one."""
-        if equation.effects:
-            raise UnknownError
-        name, written = equation.primitive.name, []
-        for number, (function, variable) in enumerate(
-            zip(rules(equation), equation.outvars, strict=True)
-        ):
-            key = (name, number, reads, str(equation.params))
-            if key not in self.known:
-                place = self.known[key] = self._place(variable.aval)
-                entries = 0 if name in FREE else variable.aval.size
-                factor = 0
-                if name == "dot_general":
-                    factor = max(given.aval.size for given in equation.invars)
-                self.operations.append(Operation(function, reads, place, entries, factor))
-            written.append(self.known[key])
-        return written
+    def _keep(self, place: int, array: Any, units: int) -> None:
+        known = self._known[units if self._reader.uses[place] & UNITS else NO_UNITS]
+        most = max(FEW, KEPT * sum(leaf.nbytes for leaf in self._rows))
+        array = np.asarray(array)
+        if place not in known and self._kept + _memory(array) <= most:
+            known[place] = array
+            self._kept += _memory(array)
+
+    def _plan(self, kind: str, known: frozenset[int]) -> Plan:
+        key = (kind, known)
+        if key not in self._plans:
+            self._plans[key] = self._make_plan(kind, known)
+        return self._plans[key]
+
+    def _make_plan(self, kind: str, known: frozenset[int]) -> Plan:
+        reader, outputs = self._reader, self._listings[kind].outputs
+        found = self._operations(outputs, known)
+        stays = [one.writes for one in found if one.writes in self._border]
+        last = {place: n for n, one in enumerate(found) for place in one.reads}
+        kept = {*outputs, *stays, *reader.constants}
+        steps = [
+            (
+                one.function, one.reads, one.writes,
+                [place for place in set(one.reads) if last[place] == n and place not in kept],
+            )
+            for n, one in enumerate(found)
+        ]  # fmt: skip
+        return Plan(steps, stays)
+
+    def _find_border(self) -> set[int]:
+        """Places whose readers depend on more than they do, or belong to other derivatives."""
+        reader = self._reader
+        kinds: dict[int, set[str]] = {}
+        for kind, listing in self._listings.items():
+            for operation in self._operations(listing.outputs):
+                kinds.setdefault(operation.writes, set()).add(kind)
+        border = {place for listing in self._listings.values() for place in listing.outputs}
+        for operation in reader.operations:
+            for place in operation.reads:
+                by = kinds.get(operation.writes)
+                if by and place in kinds:
+                    more = reader.uses[operation.writes] & ~reader.uses[place]
+                    if more or kinds[place] - by:
+                        border.add(place)
+        own = {one.writes for one in reader.operations} - reader.views
+        return {place for place in border & own if not reader.uses[place] & V}
+
+
+def _groups(kind: str, arguments: tuple[Tree, ...]) -> list[int]:
+    """What each argument is: x, y, perhaps vectors, perhaps rows."""
+    along = [UNITS] if kind == "columns" else [V] if kind.startswith("along") else []
+    return [X, Y, *along, ROWS][: len(arguments)]
+
+
+def _memory(array: np.ndarray) -> int:
+    """Bytes, of which an array that only repeats others has few."""
+    lengths = [n for n, step in zip(array.shape, array.strides, strict=True) if step]
+    return array.itemsize * math.prod(lengths)
+
+
+def _is(a: Any, b: Any) -> bool:
+    return a is b
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return a is b or np.array_equal(a, b)

@@ -16,16 +16,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 import optree
 
-from untuned.ops import Scalar, Tree, eager, jax_cache, jax_in_numpy, jax_options, jax_sharding
+from untuned.ops import (
+    Scalar,
+    Tree,
+    eager,
+    jax_cache,
+    jax_in_numpy,
+    jax_options,
+    jax_price,
+    jax_sharding,
+)
 from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
+from untuned.ops.jax_derivatives import derivative
+from untuned.ops.jax_listing import Operation
 from untuned.util import threads
 
 MANY = 2**23  # entries of results, from which on a program that fuses them is worth compiling
@@ -42,6 +54,8 @@ class OnHost:
         self._effort = effort
         self.in_numpy = in_numpy  # what can be evaluated there is not compiled
         self._programs: dict[Hashable, Callable] = {}
+        self._sheets: dict[Hashable, jax_in_numpy.Sheet] = {}
+        self._prices: dict[Hashable, float] = {}
         self._compiling = 0.0
 
     def __getattr__(self, name: str) -> Any:
@@ -75,31 +89,51 @@ class OnHost:
 
     def hessian(self, fn: Any, x: Tree, y: Tree, /) -> Any:
         # On many rows the columns take long: a few at a time, and between them a look at the clock.
-        count, at_once = host.size(y), base.columns_at_once(y, getattr(fn, "rows", ()))
-        units = np.eye(count + -count % at_once, count, dtype=host.ravel(y).dtype)
-        blocks = units.reshape(-1, at_once, count)
+        count, blocks = host.size(y), _blocks(fn, y)
         call = lambda block: np.asarray(self._call("columns", fn, x, y, block))
         return np.concatenate(eager.columns(call, blocks))[:count]
 
-    def hessian_price(self, rows: Tree, y: Tree, /) -> float:
-        return base.hessian_price(rows, y)
+    def hessian_price(self, fn: Any, x: Tree, y: Tree, /) -> float:
+        function, shapes = self._key(fn)
+        key = ("price", function, shapes)
+        if key not in self._prices:
+            self._prices[key] = self._hessian_price(fn, x, y)
+        return self._prices[key]
+
+    def _hessian_price(self, fn: Any, x: Tree, y: Tree) -> float:
+        if not isinstance(self._get("along y", fn, x, y, y), partial):
+            return base.hessian_price(fn, x, y)
+        return jax_price.counted(self._sheets[self._key(fn)], host.size(y), True)
 
     def _call(self, kind: str, fn: Any, *variables: Tree) -> Any:
-        function, rows = (fn.function, (fn.rows,)) if hasattr(fn, "rows") else (fn, ())
-        shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(rows))
+        return self._get(kind, fn, *variables)(*variables, *_rows(fn))
+
+    def _get(self, kind: str, fn: Any, *variables: Tree) -> Callable:
+        """The program for such variables and rows."""
+        function, shapes = self._key(fn)
         key = (kind, function, shapes)
         program = self._programs.get(key)
         if program is None:
-            program = self._programs[key] = self._program(kind, function, (*variables, *rows))
-        return program(*variables, *rows)
+            sheet = None
+            if self.in_numpy:
+                sheet = self._sheets.setdefault((function, shapes), jax_in_numpy.Sheet())
+            program = self._program(kind, function, (*variables, *_rows(fn)), sheet)
+            self._programs[key] = program
+        return program
 
-    def _program(self, kind: str, function: Callable, arguments: tuple) -> Callable:
+    def _key(self, fn: Any) -> tuple[Callable, tuple]:
+        shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(_rows(fn)))
+        return getattr(fn, "function", fn), shapes
+
+    def _program(
+        self, kind: str, function: Callable, arguments: tuple, sheet: jax_in_numpy.Sheet | None
+    ) -> Callable:
         start = time.perf_counter()
         try:
-            if self.in_numpy:
-                listing = jax_in_numpy.listing(_derivative(kind, function), *arguments)
-                if listing is not None and listing.entries <= MANY and listing.factor < LARGE:
-                    return jax_in_numpy.evaluation(listing)
+            if sheet is not None and sheet.add(
+                kind, derivative(kind, function), arguments, _fits_numpy
+            ):
+                return partial(sheet.evaluate, kind)
             program = kept_for(function, (kind, self._effort), lambda: self._jitted(kind, function))
             lowered = program.lower(*arguments)
             with jax_cache.used():
@@ -109,7 +143,7 @@ class OnHost:
         return program
 
     def _jitted(self, kind: str, function: Callable) -> Any:
-        return jax.jit(_derivative(kind, function), compiler_options=self._options)
+        return jax.jit(derivative(kind, function), compiler_options=self._options)
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -180,49 +214,24 @@ def _plain(tree: Tree) -> list[Any]:
     return optree.tree_leaves(tree)
 
 
+def _rows(fn: Any) -> tuple[Tree, ...]:
+    return (fn.rows,) if hasattr(fn, "rows") else ()
+
+
+def _blocks(fn: Any, y: Tree) -> np.ndarray:
+    """The unit vectors, as many together as columns of a Hessian are made at a time."""
+    count = host.size(y)
+    parts = -(-count // base.columns_at_once(y, getattr(fn, "rows", ())))
+    at_once = -(-count // parts)
+    return np.eye(parts * at_once, count, dtype=host.ravel(y).dtype).reshape(parts, at_once, count)
+
+
+def _fits_numpy(operations: list[Operation]) -> bool:
+    """Whether a program would be no quicker than its operations one by one."""
+    if sum(operation.entries for operation in operations) > MANY:
+        return False
+    return threads.allowed() == 1 or all(operation.factor < LARGE for operation in operations)
+
+
 def _in_numpy(tree: Tree) -> Tree:
     return np.asarray(tree) if isinstance(tree, jax.Array) else host.tree_map(np.asarray, tree)
-
-
-def _derivative(kind: str, fn: Callable) -> Callable:
-    if kind == "value":
-        return lambda *arguments: fn(*arguments)  # a function of its own, traced for this run
-    if kind == "value_and_grads":
-        return jax.value_and_grad(fn, argnums=(0, 1))
-    if kind == "value_and_grad_y":
-        return jax.value_and_grad(fn, argnums=1)
-    if kind == "grad_y":
-        return jax.grad(fn, argnums=1)
-    if kind == "columns":
-        return _columns(fn)
-    return _product(kind.removeprefix("along "), fn)
-
-
-def _product(wrt: str, fn: Callable) -> Callable:
-    """(x, y, v, ...) -> grad_yy fn v ("y"), grad_xy fn v ("x") or both ("xy")."""
-    places: Any = {"x": 0, "y": 1, "xy": (0, 1)}[wrt]
-
-    def product(x: Tree, y: Tree, v: Tree, *rows: Tree) -> Tree:
-        def gradient(y: Tree) -> Tree:
-            return jax.grad(fn, argnums=places)(x, y, *rows)
-
-        try:
-            return jax.jvp(gradient, (y,), (v,))[1]
-        except TypeError:  # a function with a reverse rule of its own has no forward one
-            _, pull = jax.vjp(lambda x, y: jax.grad(fn, argnums=1)(x, y, *rows), x, y)
-            in_x, in_y = pull(v)
-            return {"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt]
-
-    return product
-
-
-def _columns(fn: Callable) -> Callable:
-    """(x, y, units, ...) -> the rows of grad_yy fn that belong to some unit vectors."""
-    product = _product("y", fn)
-
-    def columns(x: Tree, y: Tree, units: Any, *rows: Tree) -> Any:
-        return jax.vmap(
-            lambda unit: base.ravel(product(x, y, base.unravel(unit, y), *rows))
-        )(units)  # fmt: skip
-
-    return columns

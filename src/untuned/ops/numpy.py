@@ -17,6 +17,7 @@ import optree
 from untuned.ops import Scalar, Tree, eager
 
 name = "numpy"
+SMALL = 32  # rows and columns of a matrix that LAPACK inverts in one piece
 
 compiles = eager.compiles
 flatten, unflatten, paths = eager.flatten, eager.unflatten, eager.paths
@@ -132,10 +133,24 @@ def eigh(matrix: Any, /) -> tuple[Any, Any]:
 
 def inverse(matrix: Any, /) -> Any:
     try:
-        factor = np.linalg.inv(np.linalg.cholesky(matrix))
+        factor = _triangular_inverse(np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError:
         return np.full_like(matrix, np.nan)
     return factor.mT @ factor
+
+
+def _triangular_inverse(lower: Any) -> Any:
+    """By halves, which is nearly all products of matrices: LAPACK's general inverse is slower."""
+    size = lower.shape[-1]
+    if size <= SMALL:
+        return np.linalg.inv(lower)
+    half = size // 2
+    first, last = slice(None, half), slice(half, None)
+    result = np.zeros_like(lower)
+    result[..., first, first] = above = _triangular_inverse(lower[..., first, first])
+    result[..., last, last] = below = _triangular_inverse(lower[..., last, last])
+    result[..., last, first] = -below @ (lower[..., last, first] @ above)
+    return result
 
 
 def simplex(tree: Tree, /) -> Tree:
@@ -182,7 +197,7 @@ def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
     return matrix(lambda unit: ravel(pull(unravel(unit, y), "y")), size(y), y)
 
 
-def hessian_price(rows: Tree, y: Tree, /) -> float:
+def hessian_price(fn: Any, x: Tree, y: Tree, /) -> float:
     return size(y)
 
 

@@ -21,10 +21,7 @@ import torch
 from untuned.ops import Scalar, Tree, eager
 
 name = "torch"
-AT_ONCE = 64  # vectors that a product takes at a time
-# Numbers that the products of a Hessian read, from which on it is made of many columns at a time:
-# what that needs takes more than a second to import.
-MANY = 2**26
+AT_ONCE = 64  # columns of a Hessian that are made at a time
 
 compiles = eager.compiles
 flatten, unflatten, paths = eager.flatten, eager.unflatten, eager.paths
@@ -234,37 +231,38 @@ def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
     return linearize(fn, x, y)[1]
 
 
-def hessian_price(rows: Tree, y: Tree, /) -> float:
-    # Measured in docs/lab/clock.md.
-    return min(size(y), 2 + size(y) / 10) if _is_many(rows, y) else size(y)
-
-
-def _is_many(rows: Tree, y: Tree) -> bool:
-    entries = 0 if rows is None else sum(leaf.numel() for leaf in _leaves(rows))
-    return size(y) * entries >= MANY
+def hessian_price(fn: Any, x: Tree, y: Tree, /) -> float:
+    # Four products of matrices for two of a matrix and a vector, which take as long as eight times
+    # the multiplications; docs/lab/clock.md has measured prices.
+    return min(size(y), 2 + size(y) / 4)
 
 
 def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
-    rows = getattr(fn, "rows", None)
-    if _is_many(rows if getattr(fn, "beside", None) is None else fn.beside, y):
-        try:
-            return _hessian_at_once(fn, x, y)
-        except RuntimeError:  # not every function can take several vectors at a time
-            pass
+    try:
+        return _hessian_at_once(fn, x, y)
+    except RuntimeError:  # not every function can take several points at a time
+        pass
     pull = products(fn, x, y)
     return matrix(lambda unit: ravel(pull(unravel(unit, y), "y")), size(y), y)
 
 
 def _hessian_at_once(fn: Callable, x: Tree, y: Tree) -> torch.Tensor:
-    vector = ravel(y)
+    """By copies of y, one for each column: the gradient of all g(x, copy), and again.
 
-    def of_vector(z: torch.Tensor) -> torch.Tensor:
-        return fn(x, unravel(z, y))
+    Twice the work of one y with many vectors, for which torch would import itself for a second:
+    derivatives inside of `vmap` are those of torch.func, and these load its compiler.
+    """
+    vector = ravel(y).detach()
 
-    pull: Any = torch.func.vjp(torch.func.grad(of_vector), vector)[1]
+    def columns(units: torch.Tensor) -> torch.Tensor:
+        copies = vector.expand(len(units), -1).clone().requires_grad_()
+        with torch.enable_grad():
+            total = torch.vmap(lambda copy: fn(x, unravel(copy, y)))(copies).sum()
+            gradient = gradients([total], [copies], create_graph=True)
+        return gradients(gradient, [copies], [units])[0]
+
     units = torch.eye(len(vector), dtype=vector.dtype, device=vector.device)
-    at_once: Any = torch.func.vmap(pull, chunk_size=AT_ONCE)
-    return at_once(units)[0]
+    return torch.cat(eager.columns(columns, units.split(AT_ONCE)))
 
 
 def precision(tree: Tree, /) -> AbstractContextManager:

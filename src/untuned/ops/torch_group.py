@@ -254,12 +254,11 @@ class GroupOps:
         return self._pull(base.products(own, x, y) if has_rows else None, rows, x, y)
 
     def hessian(self, fn: Any, x: Tree, y: Tree, /) -> Any:
-        pull = self.products(fn, x, y)
-        product = lambda unit: base.ravel(pull(base.unravel(unit, y), "y"))
-        return base.matrix(product, base.size(y), y)
+        none = lambda: torch.diag(0 * base.ravel(y))
+        return self._mean(fn, lambda fn: base.hessian(fn, x, y), none, y)
 
-    def hessian_price(self, rows: Tree, y: Tree, /) -> float:
-        return base.size(y)
+    def hessian_price(self, fn: Any, x: Tree, y: Tree, /) -> float:
+        return base.hessian_price(fn, x, y)
 
     def _pull(self, pull: Callable | None, rows: Shard | None, x: Tree, y: Tree) -> Callable:
         """The products of all processes, from those on this one's rows (None: it has none)."""

@@ -125,6 +125,10 @@ class Oracles:
             return self.inner_function.hessian(x, y)  # type: ignore[attr-defined]
         return self._derivatives.hessian(on_rows(self.inner_function, rows, beside), x, y)
 
+    def hessian_price(self, x: Tree, y: Tree, rows: Tree) -> float:
+        """What another grad_yy g costs, in products with it."""
+        return self.ops.hessian_price(on_rows(self.inner_function, rows), x, y)
+
 
 class OnRows(NamedTuple):
     """A function of (x, y, batch) as one of (x, y); an array library may look at the rows."""

@@ -21,7 +21,7 @@ exact before the step is made shorter.
 **Scale.** Every comparison is between quantities of one unit, so multiplying f or g by a constant
 changes nothing. Only the first step needs a length: a tenth of x's size per entry, or 0.1 where x
 is zero, but no longer than the slope needs to promise a tenth of |f|; all of this but the 0.1
-holds in any unit of x. Later ones are at most tenfold the last, so a wrong guess costs a few steps.
+holds in any unit of x. Later ones are at most threefold the last: a wrong guess costs a few steps.
 
 **A sample on trial** (batch.data.whole, run/stages.py) has too few rows for its variables, so y
 and v are solved for on the sample, and h is taken with J on all rows, as x may have entries that
@@ -123,7 +123,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     """Move x along the direction found before, and find the next."""
     ops = o.ops
     most = min(MOST_LINEAR_STEPS, 2 * size(ops, state.y) + 10)
-    keeper = Keeper(o, state.y, batch.inner, batch.data.pilot, most)
+    keeper = Keeper(o, state.x, state.y, batch.inner, batch.data.pilot, most)
     trial = trials.search(o, state, batch, keeper, most)
     x, y = ops.axpy(trial.size, state.direction, state.x), trial.y
     here = _evaluate(o, batch, trial, x)
@@ -248,7 +248,9 @@ def _judge(
     first_value = ops.where(state.steps == 0, here.value, state.first_value)
     # Below this a gain is nothing: lost in rounding, or a trifle of what was gained.
     trifle = ops.maximum(ops.epsilon(y) * size_of_f, NOTHING * (first_value - here.value))
-    idle = ops.where(-ahead.slope <= trifle, state.idle + 1, zero_count)
+    # Where g curves downwards there may be no v, and then h says nothing.
+    known = trial.solved.indefinite == 0
+    idle = ops.where((-ahead.slope <= trifle) & known, state.idle + 1, zero_count)
     failures = ops.where(trial.accepted == 0, state.failures + 1, zero_count)
     held_out, gained, over = _watch_held_out(o, state, batch, x, y)
     # Before there is a model of Phi to say what a step can gain, a tenth of |f| stands for it.
@@ -258,7 +260,7 @@ def _judge(
     at_rest = (failures >= FAILURES) & (ahead.norm <= ops.epsilon(y) ** 0.5 * first_norm)
     small = max(NOTHING, 10 * ops.epsilon(y))
     lost = (idle >= IDLE) & (-ahead.slope <= ops.epsilon(y) * size_of_f)
-    done = (ahead.norm <= small * first_norm) | lost | at_rest
+    done = ((ahead.norm <= small * first_norm) & known) | lost | at_rest
     stuck = over | (failures >= FAILURES)
     # Is it worth going on? Asked whenever another quarter of the steps has been made.
     steps, (marked, since), (long_marked, long_since) = state.steps + 1, *state.marks

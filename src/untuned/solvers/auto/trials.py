@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FIRST_SHARE, SHARE = 0.01, 0.1  # of a residual that may be left: at the start, after a step
 LAST_SHARE = 1e-4  # the same, where every attempt failed
-GROWTH = 10.0  # most, of a step over the last one
+GROWTH = 3.0  # most, of a step over the last one
 ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
 MOST_TRIALS = 20
 
@@ -24,6 +24,7 @@ class Trial(NamedTuple):
     """A step of x being tried, and what it took so far."""
 
     size: Scalar  # s of x + s p
+    share: Scalar  # of the error of y and v that may be left
     y: Tree
     outer: Outer
     inner_grad: Tree
@@ -43,7 +44,7 @@ def search(o: Oracles, state: State, batch: Batch, keeper: Keeper, most: int) ->
     """
     ops, p = o.ops, state.direction
     zero_count = ops.counter(0)
-    first = state.steps == 0
+    first, usual = state.steps == 0, allowed(ops, state, batch)
 
     def going(trial: Trial) -> Scalar:
         return (trial.accepted == 0) & (trial.tries <= MOST_TRIALS)
@@ -54,7 +55,7 @@ def search(o: Oracles, state: State, batch: Batch, keeper: Keeper, most: int) ->
         s = ops.where(first | last, 0.0, trial.size)
         x = ops.axpy(s, p, state.x)
         # Where nothing fell, the value to fall below may itself be too low, by an inexact y.
-        share = ops.where(last, LAST_SHARE, allowed(ops, state, batch))
+        share = ops.where(last, LAST_SHARE, trial.share)
         # A step of zero starts from the y that belongs there, not from where attempts have led it.
         start = ops.where(s == 0, state.y, trial.y)
         inner = newton_cg.solve(o, x, start, batch.inner, share, keeper, trial.solved.model)
@@ -90,6 +91,8 @@ def search(o: Oracles, state: State, batch: Batch, keeper: Keeper, most: int) ->
         best = -0.5 * promised / ops.where(bend > 0, bend, 1.0)
         part = ops.where(ops.isfinite(value), _between(ops, best, 0.1, 0.5), 0.1)
         part = ops.where(refine, 1.0, part)
+        # The correction goes with the error of y: what may be left of that for it to be small.
+        needed = _between(ops, -SHARE * promised / ops.where(refine, error, 1.0), LAST_SHARE, SHARE)
         # y*(x) is nearly linear along p, so a shorter step starts from a shorter move of y.
         nearer = ops.tree_map(lambda a, b: a + part * (b - a), state.y, inner.y)
         nearer = ops.where(ops.isfinite(value), nearer, state.y)
@@ -97,6 +100,7 @@ def search(o: Oracles, state: State, batch: Batch, keeper: Keeper, most: int) ->
         return ops.cast(
             Trial(
                 size=ops.where(stays, s, part * s),
+                share=ops.where(refine, needed, usual),
                 y=ops.where(stays, inner.y, nearer),
                 outer=f,
                 inner_grad=inner.grad,
@@ -116,7 +120,8 @@ def search(o: Oracles, state: State, batch: Batch, keeper: Keeper, most: int) ->
     size = ops.where(longest < 1, longest, 1.0)
     zero = ops.scalar(0.0, state.y)
     untried = Trial(
-        size=zero + size, y=state.y, outer=Outer(zero, ops.zeros_like(state.x), state.v),
+        size=zero + size, share=zero + usual, y=state.y,
+        outer=Outer(zero, ops.zeros_like(state.x), state.v),
         inner_grad=state.v, accepted=zero_count, tries=zero_count, newton_steps=zero_count,
         gradients=zero_count, products=zero_count, indefinite=zero_count,
         solved=linear_system.unsolved(ops, state.v, state.model),

@@ -68,6 +68,7 @@ def solve(
     """
     ops = o.ops
     rounding = 10 * ops.epsilon(y)
+    model = keeper.moved(model)
     g, grad = o.inner_value_and_grad(x, y, rows)
     first = conjugate_gradient.energy(ops, grad, keeper.multiply(model))
     zero, zero_count = ops.scalar(0.0, y), ops.counter(0)

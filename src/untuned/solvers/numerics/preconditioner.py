@@ -38,11 +38,13 @@ from untuned.solvers.numerics.conjugate_gradient import Map
 MOST_VARIABLES = 1024  # whose matrix is 8 MB, in every checkpoint too
 ROWS_PER_VARIABLE = 10
 FEW_PRODUCTS = 10  # for which the first model is made on all rows at once
+WORTH = 0.5  # of the price on all rows, that a correction may cost
+EVALUATION = 0.5  # products: a model that costs less is made wherever x has moved
 FEWER = 8  # times as many rows that there must be for a sample to be worth its while
 SAMPLED = 1e-6  # of the largest eigenvalue: below, a sample says nothing
 EXACT = 4  # roundings of the largest eigenvalue: below, rounding makes eigenvalues noise
 OFF = 4.0
-TINY = 1e-20, 1e-200  # of the largest diagonal entry: keeps the scaling finite, in each precision
+TINY = 1e-36, 1e-290  # of the largest diagonal entry: keeps the scaling finite, in each precision
 
 
 def pilot_rows(variables: int, rows: int) -> int:
@@ -88,7 +90,7 @@ def _inverted(ops: Ops, y: Tree, hessian: Any, otherwise: Any, floor: Scalar) ->
     inverse = ops.inverse(scaled)
     spread = (_traces(scaled) * _traces(inverse)).max()
     inverse = ops.cond(spread * floor <= 1, lambda: inverse, decomposed)
-    matrix = down * inverse * across / largest
+    matrix = down / largest * inverse * across
     return ops.where((largest > 0) & ops.isfinite(ops.norm(matrix)), matrix, otherwise)
 
 
@@ -136,24 +138,33 @@ def on_new_rows(ops: Ops, model: Model) -> Model:
 class Keeper:
     """Makes a model anew when products show that it pays."""
 
-    def __init__(self, o: Oracles, y: Tree, rows: Tree, sample: Tree, most: int):
+    def __init__(self, o: Oracles, x: Tree, y: Tree, rows: Tree, sample: Tree, most: int):
         blocks, variables, share = o.hessian_blocks(y)
         self._o, self._rows, self._sample, self._most = o, rows, sample, most
         self._blocks = blocks is not None
         self._floor = EXACT * o.ops.epsilon(y)
-        price, inversion = o.ops.hessian_price(rows, y), _inversion(o.ops, rows, variables)
-        self._quick = self._blocks or (price < variables and inversion <= price)
-        self.price = math.inf if self._blocks else price + inversion
+        self.price, self._quick, inversion = math.inf, self._blocks, 0.0
+        if not self._blocks and variables <= MOST_VARIABLES:
+            price, inversion = o.hessian_price(x, y, rows), _inversion(o.ops, rows, variables)
+            self._quick = price < variables and inversion <= max(price, 1)
+            self.price = price + inversion
         self.sample_price = math.inf
         if self._blocks:  # in closed form, from rows of its own choice
             self.sample_price = max(1, round(variables * share))
         elif sample is not None:
             share = _count(o.ops, sample) / _count(o.ops, rows)
-            self.sample_price = share * price + inversion
+            price = share * (self.price - inversion) + inversion
+            self.sample_price = price if price <= WORTH * self.price else math.inf
 
     def multiply(self, model: Model) -> Map:
         """The map r -> M r."""
         return apply(self._o.ops, model.matrix)
+
+    def moved(self, model: Model) -> Model:
+        """After a step of x: a model is out of date if to try it costs more than a new one."""
+        if model.matrix is None or self.price > EVALUATION:
+            return model
+        return model._replace(owed=self._o.ops.maximum(model.owed, self.price))
 
     def renewed(self, model: Model, x: Tree, y: Tree) -> tuple[Model, Scalar, Scalar]:
         """The model, made anew at (x, y) if that is due; whether it was, and its price."""
@@ -176,13 +187,13 @@ class Keeper:
             matrix = ops.cond(sample_due, lambda: self._from_sample(model, x, y), lambda: matrix)
             owed = ops.where(sample_due, owed + self.sample_price, owed)
             whole = ops.where(sample_due & (whole < 0), none, whole)
-            price = ops.where(sample_due, none + math.ceil(self.sample_price), none)
+            price = ops.where(sample_due, none + round(self.sample_price), none)
         if not math.isinf(self.price):
             so_far = matrix, rest
             matrix, rest = ops.cond(due, lambda: self._from_all(model, x, y), lambda: so_far)
             whole = ops.where(due, none + 1, whole)
             owed = ops.where(due, zero, owed)
-            price = ops.where(due, none + math.ceil(self.price), price)
+            price = ops.where(due, none + round(self.price), price)
         due = due | sample_due
         spent = ops.where(due, zero, model.spent)
         return Model(matrix, rest, spent, owed, whole, model.fit), due, price
@@ -198,7 +209,7 @@ class Keeper:
     def _from_all(self, model: Model, x: Tree, y: Tree) -> tuple[Any, Any]:
         o = self._o
         hessian, rest = o.hessian(x, y, self._rows), model.rest
-        if self._sample is not None:
+        if not math.isinf(self.sample_price):
             rest = hessian - o.hessian(x, y, self._sample, self._rows)
         return _inverted(o.ops, y, hessian, model.matrix, self._floor), rest
 
@@ -249,6 +260,10 @@ class Fixed:
         """The map given."""
         return self._precondition
 
+    def moved(self, model: Model) -> Model:
+        """The same."""
+        return model
+
     def renewed(self, model: Model, x: Tree, y: Tree) -> tuple[Model, Scalar, Scalar]:
         """The same."""
         return model, model.whole, model.whole
@@ -268,14 +283,14 @@ class Fixed:
         return model, False
 
 
-def _inversion(ops: Ops, rows: Tree, variables: int) -> int:
-    """What it takes to invert a matrix, in whole products with these rows.
+def _inversion(ops: Ops, rows: Tree, variables: int) -> float:
+    """What it takes to invert a matrix, in products with these rows.
 
     About n^3 operations, against four for every number of the rows; and those of a product wait
     for memory, which makes each of them take some five times as long.
     """
     numbers = sum(leaf.nbytes for leaf in ops.flatten(rows)[0]) / 8
-    return int(variables**3 / (20 * numbers)) if numbers else 0
+    return variables**3 / (20 * numbers) if numbers else 0.0
 
 
 def _count(ops: Ops, rows: Tree) -> int:

@@ -1,0 +1,56 @@
+"""The derivatives of a function of (x, y, rows) that programs are made of, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from untuned.ops import Tree
+from untuned.ops import jax as base
+
+
+def derivative(kind: str, fn: Callable) -> Callable:
+    """`kind` is a name of Ops, "along x", "along y" or "along xy", or "columns"."""
+    if kind == "value":
+        return lambda *arguments: fn(*arguments)  # a function of its own, traced for this run
+    if kind == "value_and_grads":
+        return jax.value_and_grad(fn, argnums=(0, 1))
+    if kind == "value_and_grad_y":
+        return jax.value_and_grad(fn, argnums=1)
+    if kind == "grad_y":
+        return jax.grad(fn, argnums=1)
+    if kind == "columns":
+        return _columns(fn)
+    return _product(kind.removeprefix("along "), fn)
+
+
+def _product(wrt: str, fn: Callable) -> Callable:
+    """(x, y, v, ...) -> grad_yy fn v ("y"), grad_xy fn v ("x") or both ("xy")."""
+    places: Any = {"x": 0, "y": 1, "xy": (0, 1)}[wrt]
+
+    def product(x: Tree, y: Tree, v: Tree, *rows: Tree) -> Tree:
+        def gradient(y: Tree) -> Tree:
+            return jax.grad(fn, argnums=places)(x, y, *rows)
+
+        try:
+            return jax.jvp(gradient, (y,), (v,))[1]
+        except TypeError:  # a function with a reverse rule of its own has no forward one
+            _, pull = jax.vjp(lambda x, y: jax.grad(fn, argnums=1)(x, y, *rows), x, y)
+            in_x, in_y = pull(v)
+            return {"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt]
+
+    return product
+
+
+def _columns(fn: Callable) -> Callable:
+    """(x, y, units, ...) -> the rows of grad_yy fn that belong to some unit vectors."""
+    product = _product("y", fn)
+
+    def columns(x: Tree, y: Tree, units: Any, *rows: Tree) -> Any:
+        return jax.vmap(
+            lambda unit: base.ravel(product(x, y, base.unravel(unit, y), *rows))
+        )(units)  # fmt: skip
+
+    return columns

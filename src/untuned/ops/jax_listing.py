@@ -1,0 +1,261 @@
+"""What JAX has traced of a function and its derivatives, as one list of operations in NumPy.
+
+All derivatives of a function share the list, so what several of them need is there once: equal
+operations are one. Every array in it has a number, its place, and a mask that says on which of the
+arguments it depends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from untuned.ops import Tree, jax_tangents
+from untuned.ops.jax_numpy_rules import FLOATS, PLAIN, UnknownError, rules
+
+ROWS, X, Y, V, UNITS = 1, 2, 4, 8, 16  # what an array may depend on
+TANGENT = V | UNITS
+CALLS = {  # operations that only hold others
+    "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat",
+}  # fmt: skip
+# Views of what is there; no numbers are computed.
+VIEWS = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "split"}
+KINDS = {"float32", "float64", "int32", "int64", "uint32", "uint64", "int8", "uint8", "bool"}
+# What an entry takes in the time that a product takes to read a number; and how many
+# multiplications a product of matrices makes in that time.
+PLAIN_WORK, SLOW_WORK, PER_NUMBER = 2, 10, 8
+
+
+class Operation(NamedTuple):
+    """A function of NumPy, the places it reads and the one it writes."""
+
+    function: Callable
+    reads: tuple[int, ...]
+    writes: int
+    entries: int  # of its result, where computing them takes longer than in a compiled program
+    factor: int  # entries of the larger factor of a product
+    work: float  # in numbers that a product reads
+    each: float  # the work for one of many vectors at a time, of which there is one here
+
+
+class Listing(NamedTuple):
+    """Which places a function reads and writes."""
+
+    inputs: list[int]
+    outputs: list[int]
+    structure: Any  # of what the function gives
+
+
+class Reader:
+    """Turns what JAX has traced into operations on numbered places."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.constants: dict[int, Any] = {}
+        self.uses: dict[int, int] = {}  # masks
+        self.shapes: dict[int, tuple[int, ...]] = {}
+        self.views: set[int] = set()  # of arguments
+        self.zeros: set[int] = set()
+        self.narrow: dict[int, int] = {}  # what was spread, with axes of length one
+        self.scaled: dict[int, tuple[int, int]] = {}  # a factor and a base, see jax_tangents
+        self._given: set[int] = set()  # the vectors themselves, or parts of them
+        self._known: dict[Any, int] = {}
+        self._held: list[Any] = []  # constants, by whose ids they are known: none may go
+        self._kinds: dict[int, Any] = {}
+        self._count = 0
+
+    def read(self, function: Callable, arguments: tuple[Tree, ...], groups: list[int]) -> Listing:
+        """The places of a function's arguments and results; `groups` says what arguments are."""
+        traced, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        leaves = [jax.tree.leaves(argument) for argument in arguments]
+        marks = [(g, n) for g, part in zip(groups, leaves, strict=True) for n in range(len(part))]
+        inputs = [
+            self._input(variable.aval, *mark)
+            for variable, mark in zip(traced.jaxpr.invars, marks, strict=True)
+        ]
+        outputs = [self._whole(place) for place in self._inline(traced, inputs)]
+        return Listing(inputs, outputs, jax.tree.structure(shape))
+
+    def is_tangent(self, place: int) -> bool:
+        """Whether it depends on vectors that a derivative is taken along."""
+        return bool(self.uses[place] & TANGENT)
+
+    def same_kind(self, place: int, equation: Any) -> bool:
+        """Whether a result is of the kind of what is there."""
+        return bool(self._kinds[place] == equation.outvars[0].aval.dtype)
+
+    def one(self, like: int) -> int:
+        """The place of the number one, of the kind of another."""
+        return self._number(1.0, like)
+
+    def zero(self, like: int) -> int:
+        """The place of zero."""
+        return self._number(0.0, like)
+
+    def _number(self, value: float, like: int) -> int:
+        dtype = self._kinds[like]
+        key = ("constant", np.dtype(dtype), value)
+        if key not in self._known:
+            place = self._known[key] = self._place((), dtype, 0)
+            self.constants[place] = np.asarray(value, dtype)
+            if not value:
+                self.zeros.add(place)
+        return self._known[key]
+
+    def apply(self, name: str, *reads: int) -> int:
+        """The place of a plain operation's result."""
+        if name == "mul" and self.one(reads[-1]) in reads:
+            return next((p for p in reads if p != self.one(reads[-1])), reads[0])
+        function = _choose if name == "select_n" else (PLAIN | FLOATS)[name]
+        shape = np.broadcast_shapes(*[self.shapes[place] for place in reads])
+        return self.emit(name, function, reads, shape, "{}")
+
+    def emit(
+        self, name: str, function: Callable, reads: tuple[int, ...], shape: tuple[int, ...],
+        parameters: str, number: int = 0, dtype: Any = None, factor: int = 0, work: float = 0.0,
+        each: float = 0.0,
+    ) -> int:  # fmt: skip
+        """The place of an operation's result; that of an equal one where there is one."""
+        key = (name, number, reads, parameters)
+        if key not in self._known:
+            uses = 0
+            for place in reads:
+                uses |= self.uses[place]
+            place = self._known[key] = self._place(shape, dtype or self._kinds[reads[-1]], uses)
+            entries = int(np.prod(shape))
+            if name in VIEWS:
+                work = entries = 0
+                if set(reads) <= self.views:
+                    self.views.add(place)
+            elif name == "dot_general":
+                entries = 0
+            else:
+                work = each = entries * (SLOW_WORK if name in FLOATS else PLAIN_WORK)
+            if jax_tangents.is_zero(self, name, reads):
+                self.zeros.add(place)
+            self.operations.append(Operation(function, reads, place, entries, factor, work, each))
+        return self._known[key]
+
+    def _place(self, shape: tuple[int, ...], dtype: Any, uses: int) -> int:
+        if str(dtype) not in KINDS:
+            raise UnknownError
+        self._count += 1
+        self.shapes[self._count], self._kinds[self._count] = tuple(shape), dtype
+        self.uses[self._count] = uses
+        return self._count
+
+    def _input(self, aval: Any, group: int, number: int) -> int:
+        key = ("input", group, number, aval.shape, str(aval.dtype))
+        if key not in self._known:
+            place = self._known[key] = self._place(aval.shape, aval.dtype, group)
+            self.views.add(place)
+            if group & TANGENT:
+                self._given.add(place)
+        return self._known[key]
+
+    def _constant(self, value: Any, aval: Any) -> int:
+        array = np.asarray(value, aval.dtype)
+        key = ("constant", array.dtype, array.item()) if array.ndim == 0 else ("array", id(value))
+        if key not in self._known:
+            place = self._known[key] = self._place(aval.shape, aval.dtype, 0)
+            self.constants[place] = array
+            self._held.append(value)
+            if array.ndim == 0 and array == 0:
+                self.zeros.add(place)
+        return self._known[key]
+
+    def _whole(self, place: int) -> int:
+        """The place of what is kept as a factor and a base."""
+        return self.apply("mul", *self.scaled[place]) if place in self.scaled else place
+
+    def _inline(self, traced: Any, inputs: list[int]) -> list[int]:
+        jaxpr = traced.jaxpr
+        places = dict(zip(jaxpr.invars, inputs, strict=True))
+        for variable, value in zip(jaxpr.constvars, traced.consts, strict=True):
+            places[variable] = self._constant(value, variable.aval)
+
+        def place_of(variable: Any) -> int:
+            if hasattr(variable, "val"):  # a number in the text
+                return self._constant(variable.val, variable.aval)
+            return places[variable]
+
+        for equation in jaxpr.eqns:
+            reads = tuple(place_of(variable) for variable in equation.invars)
+            if equation.primitive.name in CALLS:
+                inside = equation.params.get("jaxpr") or equation.params.get("call_jaxpr")
+                if not hasattr(inside, "consts"):
+                    raise UnknownError
+                written = self._inline(inside, list(reads))
+            else:
+                written = self._operations(equation, reads)
+            places.update(zip(equation.outvars, written, strict=True))
+        return [place_of(variable) for variable in jaxpr.outvars]
+
+    def _operations(self, equation: Any, reads: tuple[int, ...]) -> list[int]:
+        """The places of an equation's results."""
+        if equation.effects:
+            raise UnknownError
+        name, functions = equation.primitive.name, rules(equation)
+        scaled = jax_tangents.scaled(self, equation, reads)
+        if scaled is not None:
+            aval = equation.outvars[0].aval
+            place = self._place(aval.shape, aval.dtype, self.uses[scaled[1]])
+            self.scaled[place] = scaled
+            self.uses[place] |= self.uses[scaled[0]]
+            if jax_tangents.is_zero(self, name, reads):
+                self.zeros.add(place)
+            return [place]
+        reads = tuple(self._whole(place) for place in reads)
+        given = [place for place in reads if place in self._given]
+        factor, work, each, is_choice = 0, 0.0, 0.0, False
+        if name == "dot_general":
+            factor, work, each = _size_of_product(equation)
+            if len(given) == 1 and not any(equation.params["dimension_numbers"][1]):
+                each = 0.0  # along units it is a choice of columns
+                if self.uses[given[0]] & UNITS:
+                    functions = [jax_tangents.chosen(equation, reads.index(given[0]))]
+                    factor, work, is_choice = 0, 0.0, True
+        written = []
+        for number, (function, variable) in enumerate(
+            zip(functions, equation.outvars, strict=True)
+        ):
+            place = self.emit(
+                name, function, reads, variable.aval.shape, str(equation.params), number,
+                variable.aval.dtype, factor, work, each,
+            )  # fmt: skip
+            if is_choice:  # a view, or as large as the rows, and quickly made
+                self.views.add(place)
+            if given and name in jax_tangents.MOVES:
+                self._given.add(place)
+            if name == "broadcast_in_dim":
+                self.narrow[place] = self._narrowed(equation, reads[0])
+            written.append(place)
+        return written
+
+    def _narrowed(self, equation: Any, place: int) -> int:
+        """What is to be spread along new axes, with length one there."""
+        given = equation.invars[0].aval.shape
+        shape = [1] * len(equation.params["shape"])
+        for axis, length in zip(equation.params["broadcast_dimensions"], given, strict=True):
+            shape[axis] = length
+        if not given:
+            return place
+        target = tuple(shape)
+        return self.emit("reshape", lambda a: np.reshape(a, target), (place,), target, str(target))
+
+
+def _choose(which: Any, no: Any, yes: Any) -> Any:
+    return np.where(which, yes, no)
+
+
+def _size_of_product(equation: Any) -> tuple[int, float, float]:
+    """Entries of the larger factor, the work, and that for one of many vectors."""
+    summed = equation.params["dimension_numbers"][0][0]
+    a, b = (variable.aval for variable in equation.invars)
+    factor = max(a.size, b.size)
+    multiplications = equation.outvars[0].aval.size * int(np.prod([a.shape[k] for k in summed]))
+    each = multiplications / PER_NUMBER
+    return factor, max(factor, each), each
