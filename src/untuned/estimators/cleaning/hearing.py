@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.estimators.cleaning import noise, pooling
+from untuned.estimators.cleaning import noise, pairs, pooling
 from untuned.estimators.cleaning.folds import Task
 from untuned.estimators.cleaning.pooling import Pool
 from untuned.run import minimize
@@ -29,6 +29,7 @@ class Settled(NamedTuple):
     transition: np.ndarray
     probabilities: np.ndarray  # of true labels
     apart: np.ndarray | None = None  # how far classes are told apart, as `_apart` says
+    pairs: int = 0  # of classes, each with noise of its own
 
 
 class Hearing:
@@ -67,6 +68,23 @@ class Hearing:
     ) -> Settled:  # fmt: skip
         """The pool and the noise that go together; `before` is what was settled the last time.
 
+        Noise of few pairs of classes is tried as well, and believed if it is seen on clear rows.
+        """
+        start = np.full(judges, 1 / judges)
+        if before is not None:
+            return self._settled(voices_given, transition, start, rounds, before)
+        found = self._settled(voices_given, transition, start, rounds)
+        if self.task.classes == 2:  # all noise is of pairs
+            return found
+        other = self._settled(voices_given, transition, start, rounds, of_pairs=True)
+        return other if self._seen_on_clear_rows(found, other) else found
+
+    def _settled(
+        self, voices_given: Voices, transition: np.ndarray, start: np.ndarray, rounds: int,
+        before: Settled | None = None, of_pairs: bool = False,
+    ) -> Settled:  # fmt: skip
+        """The pool and the noise that go together, in turns.
+
         Likelihood alone does not tell noise from overlapping classes: so noise is never more than
         what is seen where judges are surest. More noise in one class than in all is believed only
         as far as it is one-sided, the class' rows are decided once it is taken out, and so are the
@@ -74,7 +92,9 @@ class Hearing:
         down to either.
         """
         apart = None if before is None else before.apart
-        found = self._pooled(voices_given, transition, np.full(judges, 1 / judges))
+        of_pairs = of_pairs or (before is not None and before.pairs > 0)
+        count = 0
+        found = self._pooled(voices_given, transition, start)
         for number in range(rounds):
             most = self._ceiling(found)
             if apart is None and number == 1:
@@ -83,14 +103,17 @@ class Hearing:
             rows, limits = self.task.weight @ found.probabilities, most.by_class
             if apart is not None:
                 limits = np.minimum(limits, most.overall + noise.one_sided(likely, rows, apart))
-            new = noise.without_overlap(likely, found.probabilities, self.task.weight)
-            new = noise.limited(new, limits)
+            if of_pairs:
+                new, count = self._of_pairs(found.probabilities, likely, limits)
+            else:
+                new = noise.without_overlap(likely, found.probabilities, self.task.weight)
+                new = noise.limited(new, limits)
             moved, transition = np.abs(new - transition).max(), new
             if number == rounds - 1 or (moved < STILL and apart is not None):
                 break
             found = self._pooled(voices_given, transition, found.pool.weights)
         assert apart is not None  # as there are two rounds at least
-        found = found._replace(transition=transition, apart=apart)
+        found = found._replace(transition=transition, apart=apart, pairs=count)
         return self._noisiest(voices_given, found, most.overall)
 
     def _ceiling(self, found: Settled) -> noise.Ceiling:
@@ -123,6 +146,26 @@ class Hearing:
             probabilities[noisy], task.label[noisy], task.weight[noisy], start
         )
 
+    def _of_pairs(
+        self, probabilities: np.ndarray, likely: np.ndarray, most: np.ndarray
+    ) -> tuple[np.ndarray, int]:
+        task, noisy = self.task, self.noisy
+        rows = pairs.Rows(probabilities[noisy], task.label[noisy], task.weight[noisy])
+        found, kept = pairs.with_pairs(rows, likely, most)
+        found = noise.without_overlap(found, probabilities, task.weight)
+        return found, int(np.count_nonzero(kept))
+
+    def _seen_on_clear_rows(self, found: Settled, other: Settled) -> bool:
+        """Whether labels of clear rows are likelier by far if noise is of pairs.
+
+        Those of other rows may be so where classes overlap, as pairs also make up for what judges
+        are wrong about.
+        """
+        best = -np.sort(-found.probabilities, axis=1)[:, :2]
+        clear = self.noisy & (best[:, 0] >= noise.DECIDED * best.sum(axis=1))
+        gain = self._likelihoods(other) - self._likelihoods(found)
+        return float(self.task.weight[clear] @ gain[clear]) > ABOUT_AS_LIKELY * max(other.pairs, 1)
+
     def _pooled(self, voices_given: Voices, transition: np.ndarray, start: np.ndarray) -> Settled:
         voices, likelihood = voices_given(transition), self.likelihood(transition)
         pool = self.pool(voices, likelihood, start)
@@ -147,12 +190,16 @@ class Hearing:
                 transition = noise.uniform(aim, task.classes)
             other = self._pooled(voices_given, transition, found.pool.weights)
             if self._likelihood_of(other) > likely - ABOUT_AS_LIKELY:
-                return other._replace(apart=found.apart)
+                return other._replace(apart=found.apart, pairs=found.pairs)
         return found
 
     def _likelihood_of(self, found: Settled) -> float:
+        return float(self.task.weight @ self._likelihoods(found))
+
+    def _likelihoods(self, found: Settled) -> np.ndarray:
+        """The logarithm of each row's."""
         total = (found.probabilities * self.likelihood(found.transition)).sum(axis=1)
-        return float(self.task.weight @ np.log(total + noise.TINY))
+        return np.log(total + noise.TINY)
 
 
 class First(NamedTuple):
