@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import log_loss
 
 from untuned.estimators import BilevelLasso, BilevelLogisticRegression, BilevelRidge
 from untuned.estimators.penalties import folds, standardisation
@@ -59,6 +60,23 @@ def test_many_strengths_of_wide_rows_are_searched_with_one_model(monkeypatch):
     )  # fmt: skip
     assert plans.many.train.shape[1] == 1
     assert not (plans.check.judge.any(axis=1) & (plans.many.valid | plans.many.judge)[:, 0]).any()
+
+
+def test_few_words_that_matter_are_told_from_the_others():
+    """One model makes enough steps for it; of nine at once there was time for one step."""
+    random = np.random.default_rng(1)
+    rows, features, matter = 2500, 1500, 10
+    often = sparse.random_array((rows + 3000, matter), density=0.3, rng=random)
+    rare = sparse.random_array((rows + 3000, features - matter), density=0.03, rng=random)
+    X = sparse.csr_array(sparse.hstack([often, rare]))
+    z = X[:, :matter] @ (4 * np.sign(random.normal(size=matter)))
+    y = z + random.logistic(size=rows + 3000) > 0
+    losses = []
+    for penalty in ("all", "feature"):
+        model = BilevelLogisticRegression(penalty=penalty, random_state=0).fit(X[:rows], y[:rows])
+        losses.append(log_loss(y[rows:], model.predict_proba(X[rows:])))
+    assert losses[1] < losses[0] - 0.01
+    assert model.regularization_[:matter].mean() < 0.5 * model.regularization_[matter:].mean()
 
 
 def test_absolute_strengths_stay_what_they_are_per_row():

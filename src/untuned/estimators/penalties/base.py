@@ -134,11 +134,13 @@ class BilevelLinear(BaseEstimator):
         one = None if each else folds.plan(pairs, strata, weight, many=False)
         if not many:
             return folds.Plans(one)
-        if self.cv is not None or pack or len(strata) <= folds.FEW_ROWS:
+        wide = X.shape[1] > folds.WIDE
+        few = len(strata) <= folds.FEW_ROWS and not (wide and standardisation.stays_sparse(X))
+        if self.cv is not None or pack or few:
             return folds.Plans(one, folds.plan(pairs, strata, weight, many=True), None, pack)
         split = folds.splits(folds.SHARE, X, strata, random)
         plan = folds.plan(split, strata, weight, many=True)
-        if X.shape[1] > folds.WIDE:
+        if wide:  # one model instead of many at once, as they are large
             plan = folds.of_half(plan)
         return folds.Plans(one, plan, folds.elsewhere(pairs, strata, weight, plan))
 
