@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.tree import ExtraTreeClassifier
 
-from untuned.estimators.cleaning import forest
+from untuned.estimators.cleaning import forest, labelled_rows
 from untuned.estimators.cleaning.folds import Task
 
 ROWS = 90
@@ -101,3 +101,12 @@ def test_one_class_has_all_votes_but_a_doubt():
     found = judge.second(one, lambda fold: np.tile([0.0, 1.0, 0.0], (ROWS, 1)))
     trees = 2 * sum(len(part.trees) for part in judge.grown[0, 1])
     np.testing.assert_allclose(found[:, [0, 2]], 1 / 3 / (trees + 1))
+
+
+def test_places_of_sparse_columns_may_be_long():
+    """Trees take whole numbers of 32 bits only, and matrices may come with those of 64."""
+    X = csr_matrix(task().X)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    given = labelled_rows.in_float32(X)
+    assert given.indices.dtype == given.indptr.dtype == np.int32
+    np.testing.assert_array_equal(given.toarray(), X.toarray())
