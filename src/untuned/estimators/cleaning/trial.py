@@ -22,7 +22,7 @@ SURE = 2.33  # standard errors by which the likelihood of unseen labels must ris
 
 def trees_help(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
     """Whether trees add to what other judges say."""
-    return _helps(hearing, hearing.task, forest.learned, opinions)
+    return _helps(hearing, forest.as_dealt(hearing.task), forest.learned, opinions)
 
 
 def boosting_helps(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
