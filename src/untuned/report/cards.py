@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas
 
 FIRST_COLUMNS = 12  # of the user's on a card, beside texts; more are shown when asked for
-MOST_VALUES = 60_000  # of all cards, so that the page stays small; each about ten letters
+ROOM = 1_000_000  # letters for the columns of all cards, so that the page stays below 2 MB
 MOST_LETTERS = 20_000  # of one text; beyond, it says how much more there is
 OURS = ("row", "quality", "given_label", "suggested_label", "weight", "digest", "spread")
 
@@ -73,7 +73,7 @@ def _data(run: Run, suspects: pandas.DataFrame) -> dict[str, Any]:
     front = suspects.iloc[:, : len(ours)].set_axis(ours, axis=1)
     against = _against(run, front["row"])
     every = [name for name in theirs.columns if name not in prose]
-    others = _told(every, against)
+    others = _told(theirs[every], against)
     names = [] if is_numbers else sorted(map(str, found["summary"]["classes"]), key=natural)
     shown = _number if is_numbers else str
     data = {
@@ -100,14 +100,17 @@ def _data(run: Run, suspects: pandas.DataFrame) -> dict[str, Any]:
     return data | {"run": hashlib.sha256(mark.encode()).hexdigest()[:20]}
 
 
-def _told(columns: list[Any], against: list[list[tuple[str, str]]]) -> list[Any]:
+def _told(values: pandas.DataFrame, against: list[list[tuple[str, str]]]) -> list[Any]:
     """The columns that the page has: all, or those that speak against the most labels."""
-    most = max(FIRST_COLUMNS, MOST_VALUES // max(len(against), 1))
-    if len(columns) <= most:
-        return columns
     counts = Counter(name for reasons in against for name in {name for name, _ in reasons})
-    chosen = set(sorted(columns, key=lambda name: -counts[str(name)])[:most])
-    return [name for name in columns if name in chosen]
+    told: set[Any] = set()
+    room = ROOM
+    for name in sorted(values.columns, key=lambda name: -counts[str(name)]):
+        room -= sum(len(_value(each)) + len('"",') for each in values[name])
+        if room < 0 and len(told) >= FIRST_COLUMNS:
+            break
+        told.add(name)
+    return [name for name in values.columns if name in told]
 
 
 def _checked(uri: Any) -> str:

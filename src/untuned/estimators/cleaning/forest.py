@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from untuned.estimators.cleaning.folds import Task, second_hand
+from untuned.estimators.cleaning.folds import FEWEST, Task, coarser, second_hand
 from untuned.estimators.cleaning.judges import Targets
 
 TREES = 140  # that judge each row, and the more the better for all who learn from them
 FEW_CLASSES = 6  # up to which a tree of numbers, one per class, is quicker than one of classes
-TRIED = 20  # trees of a trial
+FEW_TREES = 20  # of a pair of folds on sparse columns, where each takes long, and of a trial
 BLOCK = 2**20  # rows times trees times classes that are looked at together
 
 
@@ -55,25 +55,29 @@ class Trees:
 
     def first(self, task: Task) -> np.ndarray:
         """Grow, and learn the given labels; see Judge."""
-        self.grown = {}
-        given, pairs, random = _given(task), task.pairs(), np.random.RandomState(task.seed)
-        count = ceil(TREES / (task.folds - 1))  # each row's fold is in so many pairs
+        self.grown, dealt = {}, as_dealt(task)
+        given, pairs, random = _given(task), dealt.pairs(), np.random.RandomState(task.seed)
+        # Each row's fold is in so many pairs.
+        count = FEW_TREES if issparse(task.X) else ceil(TREES / (dealt.folds - 1))
 
         def judged(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
             grown = self.grown[next(pairs)] = grow(task, train, count, random)
             return _said(grown, given, train, rows)
 
-        return second_hand(task, judged)
+        # Who has seen none of a group's folds has not seen any one of them either.
+        return second_hand(dealt, judged)[np.arange(task.folds) % dealt.folds]
 
     def second(self, task: Task, targets: Targets) -> np.ndarray:
         """Learn what labels probably should be, in the same leaves; see Judge."""
         found = np.zeros((len(task.label), task.classes))
         believed = np.zeros((len(task.label), task.classes))
+        dealt = as_dealt(task)
         for fold in range(task.folds):
             train, rows = np.flatnonzero(task.fold != fold), np.flatnonzero(task.fold == fold)
             target = targets(fold) * task.weight[:, None]
             believed[train] += target[train]
-            unseen = [part for pair in self.grown if fold in pair for part in self.grown[pair]]
+            mine = fold % dealt.folds
+            unseen = [part for pair in self.grown if mine in pair for part in self.grown[pair]]
             found[rows] = _said(unseen, target, train, rows)
         self.forest, everyone = [], np.arange(len(task.label))
         for part in (part for several in self.grown.values() for part in several):
@@ -92,12 +96,17 @@ class Trees:
         self.grown = {}
 
 
+def as_dealt(task: Task) -> Task:
+    """With the folds that trees have: on sparse columns no more than on many rows."""
+    return coarser(task, FEWEST) if issparse(task.X) else task
+
+
 def learned(task: Task, train: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """What a few trees grown on some rows say of others."""
     some, random = np.r_[train, rows], np.random.RandomState(task.seed)
     task = replace(task, X=task.X[some], label=task.label[some], weight=task.weight[some])
     train, rows = np.split(np.arange(len(some)), [len(train)])
-    return _said(grow(task, train, TRIED, random), _given(task), train, rows)
+    return _said(grow(task, train, FEW_TREES, random), _given(task), train, rows)
 
 
 def grow(
@@ -113,6 +122,8 @@ def grow(
     else:
         kind, codes = ExtraTreeClassifier, np.arange(task.classes, dtype=float)[:, None]
     X, target, weight = task.X[train], codes[task.label[train]], task.weight[train].astype(float)
+    if (weight == weight[0]).all():
+        weight = None  # whose check takes longer than a small tree
     if issparse(X):
         X = X.tocsc()
         X.sort_indices()

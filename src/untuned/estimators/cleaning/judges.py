@@ -19,6 +19,7 @@ from untuned.estimators.cleaning.folds import FEWEST, Task, coarser, second_hand
 
 Targets = Callable[[int], np.ndarray]
 LEARNED = 10.0  # rounds times learning rate: a hundred of scikit-learn's own
+LEAVES = 8  # of a tree of boosting; larger ones learn more of the noise, and take longer
 BINS = 64  # of a column, for boosting; labels are noisy, and so finer ones would say no more
 
 
@@ -141,10 +142,10 @@ def said_by(model: Any, X: Any, classes: int) -> np.ndarray:
     return (voters * found + 1 / classes) / (voters + 1) if voters else found
 
 
-def boosting(rounds: int = 50, leaves: int = 31) -> ByClassifier:
+def boosting(rounds: int = 50) -> ByClassifier:
     """Histogram boosting; dense tables only. It grows a tree for each class in each round, which on
     few rows takes longer than all other judges: so it has no more folds than on many."""
-    return ByClassifier("boosting", partial(_make_boosting, rounds, leaves), FEWEST)
+    return ByClassifier("boosting", partial(_make_boosting, rounds), FEWEST)
 
 
 def of_user(classifier: Any) -> ByClassifier:
@@ -153,12 +154,12 @@ def of_user(classifier: Any) -> ByClassifier:
 
 
 # Functions of the module, as a fitted cleaner can then be copied to another process.
-def _make_boosting(rounds: int, leaves: int, seed: int, first: bool) -> Any:
+def _make_boosting(rounds: int, seed: int, first: bool) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     rate = min(LEARNED / rounds, 0.5)  # of few rounds, each learns more
     classifier = HistGradientBoostingClassifier(
-        learning_rate=rate, max_iter=rounds, max_leaf_nodes=leaves, early_stopping=False,
+        learning_rate=rate, max_iter=rounds, max_leaf_nodes=LEAVES, early_stopping=False,
         random_state=seed,
     )  # fmt: skip
     return Binned(classifier)

@@ -32,6 +32,9 @@ def in_float32(X: Any) -> Any:
         X = X.copy()  # it may be the user's own
         X.sum_duplicates()
         X.eliminate_zeros()
+    if X.indices.dtype != np.int32 and max(X.nnz, X.shape[1]) < 2**31:  # trees take no others
+        places = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        X = csr_matrix((X.data, *places), shape=X.shape)
     return X
 
 

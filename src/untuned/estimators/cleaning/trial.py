@@ -16,14 +16,13 @@ Learned = Callable[[Task, np.ndarray, np.ndarray], np.ndarray]
 ROWS = 2000
 SPARSE_ROWS = 1000  # of sparse columns there are more, and trees look at many of them
 MOST_ROUNDS, FEWEST_ROUNDS, TREES_IN_ALL = 30, 10, 120  # boosting grows a tree for each class
-LEAVES = 8  # of each of these trees; a fourth of the time of whole ones
 MOST_COLUMNS = 256  # boosting looks at all columns for each split, trees at some only
 SURE = 2.33  # standard errors by which the likelihood of unseen labels must rise: chance 1 in 100
 
 
 def trees_help(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
     """Whether trees add to what other judges say."""
-    return _helps(hearing, hearing.task, forest.learned, opinions)
+    return _helps(hearing, forest.as_dealt(hearing.task), forest.learned, opinions)
 
 
 def boosting_helps(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
@@ -32,7 +31,7 @@ def boosting_helps(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
     if task.X.shape[1] > MOST_COLUMNS:
         return False
     rounds = int(np.clip(TREES_IN_ALL / task.classes, FEWEST_ROUNDS, MOST_ROUNDS))
-    learned = judges.boosting(rounds, LEAVES).learned
+    learned = judges.boosting(rounds).learned
     return _helps(hearing, coarser(task, FEWEST), learned, opinions)
 
 
