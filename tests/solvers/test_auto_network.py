@@ -117,6 +117,18 @@ def test_x_waits_while_training_alone_lowers_f():
     assert 0.6 < state.moving[0] < 1
 
 
+def test_a_network_that_is_not_trained_is_no_result():
+    """f is least at the start, which is no minimum of g: the result is where g has led."""
+    data = torch.ones(8, 1)
+    result = untuned.minimize(
+        lambda x, y, batch: sum((part**2).sum() for part in y),
+        lambda x, y, batch: sum(((part - 1) ** 2).sum() for part in y) * (1 + x.exp()),
+        torch.tensor(0.0), [torch.full((2,), 0.1), torch.full((2,), 0.1)], outer_data=data,
+        inner_data=data, batch_size=4, max_steps=150, method=untuned.solvers.Auto(network=True),
+    )  # fmt: skip
+    assert result.y[0].min() > 0.4
+
+
 def test_a_network_is_told_from_what_is_convex(library):
     arguments, data = given(twin.made(), library)
     shape = [np.ones((3, 2)), np.ones((2, 3)), np.ones(3)]

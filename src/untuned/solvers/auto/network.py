@@ -32,10 +32,12 @@ nothing: it makes y's steps longer, which Adam undoes.
 
 mean(s) and q are of one leaf. r_k is 3 % of the size of leaf k at the start, D a tenth of the size
 of x's leaf, or 1 where that is zero. What is given back is an average of y over the latest tenth of
-the steps, and f is watched there.
+the steps, and f is watched there. Its running mean, which orders points, counts from the hundredth
+step on, since a y that has not been trained says nothing about f(x, y*(x)): where classes are of
+different sizes, f may be lowest there and long remain above it.
 
 The length of v is that of nothing in particular. It drops out of x's steps unless f depends on x
-itself; then v is made as long as (grad_yy g) c v = grad_y f asks along v.
+itself; then v is made l times as long, as (grad_yy g) l v = grad_y f asks along v.
 """
 
 from __future__ import annotations
@@ -189,7 +191,7 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
         hypergrad_norm=h_norm,
         step_x=ops.norm(ops.sub(moved, x)) / ops.where(h_norm > 0, h_norm, 1.0),
         step_y=RATE,
-        measure=mean,
+        measure=ops.where(t + 1 >= 1 / MEMORY, mean, float("inf")),
         measure_error=(spread * weight / (2 - weight)) ** 0.5,
         inner_steps=INNER_DRAWS,
         inner_drawn=INNER_DRAWS,
