@@ -21,7 +21,7 @@ exact before the step is made shorter.
 **Scale.** Every comparison is between quantities of one unit, so multiplying f or g by a constant
 changes nothing. Only the first step needs a length: a tenth of x's size per entry, or 0.1 where x
 is zero, but no longer than the slope needs to promise a tenth of |f|; all of this but the 0.1
-holds in any unit of x. Later ones are at most threefold the last: a wrong guess costs a few steps.
+holds in any unit of x. Later ones are at most tenfold the last, so a wrong guess costs a few steps.
 
 **A sample on trial** (batch.data.whole, run/stages.py) has too few rows for its variables, so y
 and v are solved for on the sample, and h is taken with J on all rows, as x may have entries that

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FIRST_SHARE, SHARE = 0.01, 0.1  # of a residual that may be left: at the start, after a step
 LAST_SHARE = 1e-4  # the same, where every attempt failed
-GROWTH = 3.0  # most, of a step over the last one
+GROWTH = 10.0  # most, of a step over the last one
 ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
 MOST_TRIALS = 20
 

@@ -89,7 +89,8 @@ def solve(
         # products have said what the energy was.
         energy = conjugate_gradient.energy(ops, at.grad, precondition)
         goal = ops.where(misjudged == 1, goal, goal * energy / at.energy)
-        by_model = ops.where(renewed, model.whole, by_model)
+        # Where the last step was refused y has not moved, and a new model would be refused as well.
+        by_model = ops.where(renewed & (by_model >= 0), model.whole, by_model)
 
         def down() -> Tree:  # made where it is needed: vectors may be large
             return ops.tree_map(lambda r: -r, at.grad)
@@ -169,7 +170,8 @@ def solve(
             too_slow = steps >= keeper.most(model)
             new = new._replace(stuck=ops.where(too_slow, zero_count + 2, new.stuck))
         good = found & (energy_t <= QUARTER * energy)
-        following = ops.where(good, by_model, zero_count)
+        following = ops.where(good, ops.maximum(by_model, zero_count), zero_count)
+        following = ops.where(found, following, zero_count - 1)
         misjudged = ops.where(off, zero_count + 1, zero_count)
         return ops.cast((new, ops.where(found, g_t, g), goal, following, misjudged), carry)
 
