@@ -89,23 +89,29 @@ def test_of_short_texts_whose_labels_went_to_the_next_class(monkeypatch):
     assert precision() < 0.75
 
 
-def test_pairs_that_are_not_seen_on_clear_rows_are_not_believed():
+def test_pairs_are_believed_if_clear_rows_show_them_and_most_classes_have_one():
     """Three classes, two of which nobody tells apart, and labels of one of these that go astray.
 
-    The noise of pairs is likelier, by rows between the two classes alone.
+    The noise of pairs is likelier, but by rows between the two classes alone.
     """
     rows = 200
     undecided, clear = np.tile([0.5, 0.5, 0.0], (rows, 1)), np.tile([0.0, 0.02, 0.98], (rows, 1))
     probabilities = np.concatenate([undecided, clear])
-    label = np.repeat([0, 2], rows)
     task = hearing.Task(
-        None, label, np.ones(2 * rows), np.zeros(2 * rows, bool), np.zeros(2 * rows, int), 1, 3, 0
-    )
+        None, np.repeat([0, 2], rows), np.ones(2 * rows), np.zeros(2 * rows, bool),
+        np.zeros(2 * rows, int), 1, 3, 0,
+    )  # fmt: skip
     heard = hearing.Hearing(task, {}, np.inf)
     none, astray = np.eye(3), np.array([[1.0, 0, 0], [0.4, 0.6, 0], [0, 0, 1.0]])
+    both = np.array([[False, True, False], [True, False, False], [False, False, False]])
     found = hearing.Settled(None, none, none, probabilities)
-    other = hearing.Settled(None, astray, astray, probabilities, pairs=1)
+    other = hearing.Settled(None, astray, astray, probabilities, pairs=both)
     assert heard._likelihood_of(other) > heard._likelihood_of(found) + 50
-    assert not heard._seen_on_clear_rows(found, other)
+    assert not heard._of_pairs_indeed(found, other)
+    surer = np.concatenate([undecided, np.tile([0, 0.002, 0.998], (rows, 1))])
+    seen = other._replace(probabilities=surer)
+    assert heard._likelihood_of(seen) < heard._likelihood_of(other) + 4
+    assert not heard._of_pairs_indeed(found, seen)  # 3.6 is too little for two pairs
     seen = other._replace(probabilities=np.concatenate([undecided, np.tile([0, 0, 1.0], (200, 1))]))
-    assert heard._seen_on_clear_rows(found, seen)
+    assert heard._of_pairs_indeed(found, seen)
+    assert not heard._of_pairs_indeed(found, seen._replace(pairs=both & [[True], [False], [False]]))

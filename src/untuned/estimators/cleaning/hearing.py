@@ -29,7 +29,7 @@ class Settled(NamedTuple):
     transition: np.ndarray
     probabilities: np.ndarray  # of true labels
     apart: np.ndarray | None = None  # how far classes are told apart, as `_apart` says
-    pairs: int = 0  # of classes, each with noise of its own
+    pairs: np.ndarray | None = None  # True for pairs of classes with noise of their own
 
 
 class Hearing:
@@ -68,7 +68,7 @@ class Hearing:
     ) -> Settled:  # fmt: skip
         """The pool and the noise that go together; `before` is what was settled the last time.
 
-        Noise of few pairs of classes is tried as well, and believed if it is seen on clear rows.
+        Noise of few pairs of classes is tried as well.
         """
         start = np.full(judges, 1 / judges)
         if before is not None:
@@ -77,7 +77,7 @@ class Hearing:
         if self.task.classes == 2:  # all noise is of pairs
             return found
         other = self._settled(voices_given, transition, start, rounds, of_pairs=True)
-        return other if self._seen_on_clear_rows(found, other) else found
+        return other if self._of_pairs_indeed(found, other) else found
 
     def _settled(
         self, voices_given: Voices, transition: np.ndarray, start: np.ndarray, rounds: int,
@@ -92,8 +92,8 @@ class Hearing:
         down to either.
         """
         apart = None if before is None else before.apart
-        of_pairs = of_pairs or (before is not None and before.pairs > 0)
-        count = 0
+        of_pairs = of_pairs or (before is not None and before.pairs is not None)
+        kept = None
         found = self._pooled(voices_given, transition, start)
         for number in range(rounds):
             most = self._ceiling(found)
@@ -104,7 +104,7 @@ class Hearing:
             if apart is not None:
                 limits = np.minimum(limits, most.overall + noise.one_sided(likely, rows, apart))
             if of_pairs:
-                new, count = self._of_pairs(found.probabilities, likely, limits)
+                new, kept = self._of_pairs(found.probabilities, likely, limits)
             else:
                 new = noise.without_overlap(likely, found.probabilities, self.task.weight)
                 new = noise.limited(new, limits)
@@ -113,7 +113,7 @@ class Hearing:
                 break
             found = self._pooled(voices_given, transition, found.pool.weights)
         assert apart is not None  # as there are two rounds at least
-        found = found._replace(transition=transition, apart=apart, pairs=count)
+        found = found._replace(transition=transition, apart=apart, pairs=kept)
         return self._noisiest(voices_given, found, most.overall)
 
     def _ceiling(self, found: Settled) -> noise.Ceiling:
@@ -148,23 +148,28 @@ class Hearing:
 
     def _of_pairs(
         self, probabilities: np.ndarray, likely: np.ndarray, most: np.ndarray
-    ) -> tuple[np.ndarray, int]:
+    ) -> tuple[np.ndarray, np.ndarray]:
         task, noisy = self.task, self.noisy
         rows = pairs.Rows(probabilities[noisy], task.label[noisy], task.weight[noisy])
         found, kept = pairs.with_pairs(rows, likely, most)
-        found = noise.without_overlap(found, probabilities, task.weight)
-        return found, int(np.count_nonzero(kept))
+        return noise.without_overlap(found, probabilities, task.weight), kept
 
-    def _seen_on_clear_rows(self, found: Settled, other: Settled) -> bool:
-        """Whether labels of clear rows are likelier by far if noise is of pairs.
+    def _of_pairs_indeed(self, found: Settled, other: Settled) -> bool:
+        """Whether the noise is of pairs, as `other` says, and not as `found` does.
 
+        Chance finds some pairs among the many that there are: most classes must have one. And
+        labels of clear rows must be likelier, by as much for each pair as tells two numbers apart.
         Those of other rows may be so where classes overlap, as pairs also make up for what judges
         are wrong about.
         """
+        assert other.pairs is not None
+        if other.pairs.any(axis=1).mean() <= 0.5:
+            return False
         best = -np.sort(-found.probabilities, axis=1)[:, :2]
         clear = self.noisy & (best[:, 0] >= noise.DECIDED * best.sum(axis=1))
         gain = self._likelihoods(other) - self._likelihoods(found)
-        return float(self.task.weight[clear] @ gain[clear]) > ABOUT_AS_LIKELY * max(other.pairs, 1)
+        least = ABOUT_AS_LIKELY * np.count_nonzero(other.pairs)
+        return bool(self.task.weight[clear] @ gain[clear] > least)
 
     def _pooled(self, voices_given: Voices, transition: np.ndarray, start: np.ndarray) -> Settled:
         voices, likelihood = voices_given(transition), self.likelihood(transition)
