@@ -34,9 +34,9 @@ def test_splits_are_those_of_scikit_learn(classes, alike):
     further down two splits of a few rows may be as good as each other."""
     one, train = task(classes), np.arange(0, ROWS, 2)
     one = replace(one, weight=np.full(ROWS, 2.0)) if alike else one
-    (grown,) = forest.grow(one, train, 10, np.random.RandomState(1))
+    (grown,) = forest.grow(one, train, 10, np.random.RandomState(1), 10)
     random = np.random.RandomState(1)
-    for tree in grown.trees:
+    for tree in grown.kept:
         theirs = ExtraTreeClassifier(max_features="sqrt", random_state=random)
         theirs.fit(one.X[train], one.label[train], sample_weight=one.weight[train])
         assert tree.feature[0] == theirs.tree_.feature[0]
@@ -52,8 +52,8 @@ def test_what_trees_say_is_what_a_forest_says(monkeypatch):
     theirs = ExtraTreesClassifier(1000, random_state=0)
     theirs.fit(one.X[train], one.label[train], sample_weight=one.weight[train])
     assert np.abs(said - theirs.predict_proba(one.X[rows])).mean() < 0.03
-    (grown,) = forest.grow(one, train, 10, np.random.RandomState(1))
-    tree, values = grown.trees[0], given(one) * one.weight[:, None]
+    (grown,) = forest.grow(one, train, 10, np.random.RandomState(1), 10)
+    tree, values = grown.kept[0], given(one) * one.weight[:, None]
     votes, _ = grown.votes(values, train)
     np.testing.assert_allclose(votes[tree.apply(one.X[train])], tree.predict(one.X[train])[:, :, 0])
 
@@ -104,7 +104,7 @@ def test_one_class_has_all_votes_but_a_doubt():
     judge = forest.Trees()
     judge.first(one)
     found = judge.second(one, lambda fold: np.tile([0.0, 1.0, 0.0], (ROWS, 1)))
-    trees = 2 * sum(len(part.trees) for part in judge.grown[0, 1])
+    trees = 2 * sum(len(part.nodes) for part in judge.grown[0, 1])
     np.testing.assert_allclose(found[:, [0, 2]], 1 / 3 / (trees + 1))
 
 
@@ -115,3 +115,13 @@ def test_places_of_sparse_columns_may_be_long():
     given = labelled_rows.in_float32(X)
     assert given.indices.dtype == given.indptr.dtype == np.int32
     np.testing.assert_array_equal(given.toarray(), X.toarray())
+
+
+def test_only_trees_for_rows_to_come_are_kept():
+    """Trees are most of the memory of a fit; the second round asks leaves alone."""
+    one = task()
+    judge = forest.Trees()
+    judge.first(one)
+    judge.second(one, lambda fold: np.tile([0.2, 0.5, 0.3], (ROWS, 1)))
+    grown = sum(len(part.nodes) for several in judge.grown.values() for part in several)
+    assert forest.FOREST <= len(judge.forest) < forest.FOREST + len(judge.grown) < grown

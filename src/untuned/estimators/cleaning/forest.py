@@ -6,7 +6,8 @@ probably should be the second time. So the second round grows nothing, and whoev
 then asks all trees that have not seen it.
 
 Trees are scikit-learn's. Its forests take ten times as long as the growing itself where rows are
-few, in copies and checks of each tree, so trees are grown one by one here.
+few, in copies and checks of each tree, so trees are grown one by one here. Who shares a leaf is all
+that the second round asks, so only the trees that judge rows to come are kept.
 """
 
 from __future__ import annotations
@@ -24,24 +25,30 @@ from untuned.estimators.cleaning.judges import Targets
 TREES = 140  # that judge each row, and the more the better for all who learn from them
 FEW_CLASSES = 6  # up to which a tree of numbers, one per class, is quicker than one of classes
 FEW_TREES = 20  # of a pair of folds on sparse columns, where each takes long, and of a trial
+FOREST = 100  # trees that judge rows to come, which are most of the memory that a fit holds
 BLOCK = 2**20  # rows times trees times classes that are looked at together
 
 
 class Grown(NamedTuple):
     """Some trees, and who shares a leaf of theirs."""
 
-    trees: list[Any]
+    nodes: np.ndarray  # how many each tree has
     leaves: np.ndarray  # (rows of the task, trees); nodes of all these trees are counted through
+    kept: list[Any]  # the first of the trees
 
     def votes(self, values: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, csr_matrix]:
         """What each node stands for, by the rows of `train`, and the nodes (columns) of rows."""
         rows, trees = self.leaves.shape
         ones, starts = np.ones(self.leaves.size, np.float32), np.arange(rows + 1) * trees
-        nodes = sum(tree.node_count for tree in self.trees)
-        sharing = csr_matrix((ones, self.leaves.ravel(), starts), shape=(rows, nodes))
+        sharing = csr_matrix((ones, self.leaves.ravel(), starts), shape=(rows, self.nodes.sum()))
         found = sharing[train].T @ values[train]
         found /= np.maximum(found.sum(axis=1, keepdims=True), np.finfo(float).tiny)
         return found, sharing
+
+    def of_kept(self) -> Grown:
+        """The same of the trees that are kept."""
+        some = slice(len(self.kept))
+        return Grown(self.nodes[some], self.leaves[:, some], self.kept)
 
 
 class Trees:
@@ -59,9 +66,10 @@ class Trees:
         given, pairs, random = _given(task), dealt.pairs(), np.random.RandomState(task.seed)
         # Each row's fold is in so many pairs.
         count = FEW_TREES if issparse(task.X) else ceil(TREES / (dealt.folds - 1))
+        kept = ceil(FOREST / (dealt.folds * (dealt.folds - 1) / 2))
 
         def judged(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            grown = self.grown[next(pairs)] = grow(task, train, count, random)
+            grown = self.grown[next(pairs)] = grow(task, train, count, random, kept)
             return _said(grown, given, train, rows)
 
         # Who has seen none of a group's folds has not seen any one of them either.
@@ -80,14 +88,15 @@ class Trees:
             unseen = [part for pair in self.grown if mine in pair for part in self.grown[pair]]
             found[rows] = _said(unseen, target, train, rows)
         self.forest, everyone = [], np.arange(len(task.label))
-        for part in (part for several in self.grown.values() for part in several):
-            votes = part.votes(believed, everyone)[0].astype(np.float32)
-            ends = np.cumsum([tree.node_count for tree in part.trees])
-            self.forest += zip(part.trees, np.split(votes, ends[:-1]), strict=True)
+        for part in (part.of_kept() for several in self.grown.values() for part in several):
+            if part.kept:
+                votes = part.votes(believed, everyone)[0].astype(np.float32)
+                each = np.split(votes, np.cumsum(part.nodes)[:-1])
+                self.forest += zip(part.kept, each, strict=True)
         return found
 
     def probabilities(self, X: Any) -> np.ndarray:
-        """By all trees."""
+        """By the trees that were kept."""
         votes = sum(values[tree.apply(X)] for tree, values in self.forest)
         return _with_a_doubt(votes / len(self.forest), len(self.forest))
 
@@ -106,13 +115,13 @@ def learned(task: Task, train: np.ndarray, rows: np.ndarray) -> np.ndarray:
     some, random = np.r_[train, rows], np.random.RandomState(task.seed)
     task = replace(task, X=task.X[some], label=task.label[some], weight=task.weight[some])
     train, rows = np.split(np.arange(len(some)), [len(train)])
-    return _said(grow(task, train, FEW_TREES, random), _given(task), train, rows)
+    return _said(grow(task, train, FEW_TREES, random, 0), _given(task), train, rows)
 
 
 def grow(
-    task: Task, train: np.ndarray, count: int, random: np.random.RandomState
-) -> list[Grown]:  # fmt: skip
-    """Trees of the given labels of some rows."""
+    task: Task, train: np.ndarray, count: int, random: np.random.RandomState, kept: int
+) -> list[Grown]:
+    """Trees of the given labels of some rows; the first `kept` of them stay."""
     from sklearn import config_context
     from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor
 
@@ -127,21 +136,24 @@ def grow(
     if issparse(X):
         X = X.tocsc()
         X.sort_indices()
+    most, found = max(1, BLOCK // (len(task.label) * task.classes)), []
     with config_context(skip_parameter_validation=True, assume_finite=True):
-        trees = [
-            kind(max_features="sqrt", random_state=random)
-            .fit(X, target, sample_weight=weight, check_input=False)
-            .tree_
-            for _ in range(count)
-        ]
-    most = max(1, BLOCK // (len(task.label) * task.classes))
-    return [_grown(trees[start : start + most], task.X) for start in range(0, count, most)]
+        for start in range(0, count, most):
+            trees = [
+                kind(max_features="sqrt", random_state=random)
+                .fit(X, target, sample_weight=weight, check_input=False)
+                .tree_
+                for _ in range(min(most, count - start))
+            ]
+            found.append(_grown(trees, task.X, max(0, kept - start)))
+    return found
 
 
-def _grown(trees: list[Any], X: Any) -> Grown:
-    before = np.cumsum([0, *(tree.node_count for tree in trees[:-1])])
+def _grown(trees: list[Any], X: Any, kept: int) -> Grown:
+    nodes = np.array([tree.node_count for tree in trees])
+    before = np.cumsum(nodes) - nodes
     leaves = [tree.apply(X) + start for tree, start in zip(trees, before, strict=True)]
-    return Grown(trees, np.stack(leaves, axis=1).astype(np.int32))
+    return Grown(nodes, np.stack(leaves, axis=1).astype(np.int32), trees[:kept])
 
 
 def _given(task: Task) -> np.ndarray:
@@ -156,7 +168,7 @@ def _said(
     for part in several:
         votes, sharing = part.votes(values, train)
         total += sharing[rows] @ votes
-    trees = sum(len(part.trees) for part in several)
+    trees = sum(len(part.nodes) for part in several)
     return _with_a_doubt(total / trees, trees)
 
 
