@@ -6,8 +6,8 @@ evaluation takes so long that Python between two of them does not matter: so tha
 of time. Where functions are `reusable`, what is compiled serves all later runs, and pays: of those
 only where an evaluation takes so long that compiled loops would save nothing.
 In NumPy: what `auto` evaluates, as long as NumPy has all the operations, one thread is enough for
-their products, and results are not too many. It is as quick as compiled programs there, and nothing
-is compiled; on larger data XLA's threads are of use.
+their products or all there is, and results are not too many. It is as quick as compiled programs
+there, and nothing is compiled; on larger data XLA's threads are of use.
 Which it is depends on counted operations and not on a clock, so a run can be repeated bit for bit.
 """
 
