@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,13 +9,8 @@ import torch
 from untuned.networks import together
 from untuned.networks.direction import Direction
 from untuned.networks.forms import FORGET, OfBatch, OfLoss, Rows
+from untuned.networks.given import Loss, Trusted, halves_of, one_number, require_usable
 from untuned.networks.products import Pullback, Tensors, buffers_kept, differences, gradients
-from untuned.util.wording import brief
-
-Loss = Callable[[], torch.Tensor]
-Trusted = Loss | Sequence[Loss]
-
-FORMS = ("rows", "loss", "batch")
 
 
 class Reweighter:
@@ -74,7 +68,7 @@ class Reweighter:
         every: int | None = None,
     ):
         every = (1 if form == "batch" else 2) if every is None else every
-        _check(model, rows, form, order, every)
+        require_usable(model, rows, form, order, every)
         self._model, self._order, self._every = model, order, every
         parameters = self._parameters()
         device = next(iter(parameters.values())).device
@@ -106,7 +100,7 @@ class Reweighter:
             each for a half of the trusted rows, of which one is called at a time. The halves must
             not share a row, and are best alike: as many rows of each class in both.
         """
-        halves = _halves(trusted)
+        halves = halves_of(trusted)
         closure = losses if callable(losses) else None
         if closure is None and self._order == 1:
             raise ValueError(
@@ -162,7 +156,7 @@ class Reweighter:
         parameters, group = self._parameters(), together.group_of(self._model)
         # Trusted rows leave no trace in running statistics: those are the training rows'.
         with torch.enable_grad(), buffers_kept(self._model):
-            wanted = gradients(_one_number(trusted()), parameters)
+            wanted = gradients(one_number(trusted()), parameters)
         if isinstance(self._form, OfBatch):
             self._form.now = None
         pullback = None
@@ -241,7 +235,8 @@ class Reweighter:
                 f"index has shape {tuple(index.shape)} and type {index.dtype}; expected one whole "
                 f"number for each of the {len(losses)} losses."
             )
-        table = self._last if self._last is not None else self._form.x
+        table = self._form.squares if isinstance(self._form, Rows) else self._last
+        assert table is not None  # weights are a row's own, or the last ones are kept
         if len(index) and len(table) and not 0 <= int(index.min()) <= int(index.max()) < len(table):
             raise ValueError(
                 f"index goes from {int(index.min())} to {int(index.max())}; expected numbers of "
@@ -275,45 +270,3 @@ class Reweighter:
             self._last.copy_(state["last"])
         self._square, self._moves = float(state["square"]), int(state["moves"])
         self._calls = int(state["calls"])
-
-
-def _halves(trusted: Any) -> Sequence[Loss]:
-    halves = trusted if isinstance(trusted, tuple | list) else (trusted,)
-    if len(halves) not in (1, 2) or not all(callable(half) for half in halves):
-        raise ValueError(
-            f"trusted is {brief(trusted)}; expected a function that gives the mean loss on trusted "
-            "rows, or a pair of them, each for a half of the trusted rows."
-        )
-    return halves
-
-
-def _one_number(loss: Any) -> torch.Tensor:
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
-        raise ValueError(
-            f"The trusted function gave {shape}; expected one number, the mean trusted loss."
-        )
-    return loss.reshape(())
-
-
-def _check(model: Any, rows: Any, form: Any, order: Any, every: Any) -> None:
-    if not isinstance(model, torch.nn.Module):
-        raise ValueError(f"model is a {type(model).__name__}; expected a torch.nn.Module.")
-    if not any(part.requires_grad for part in model.parameters()):
-        raise ValueError("The model has no parameter to train; expected at least one.")
-    if form not in FORMS:
-        raise ValueError(f"form={brief(form)} is not one of 'rows', 'loss' and 'batch'.")
-    if order not in (1, 2):
-        raise ValueError(f"order={brief(order)} is not 1 or 2, the derivatives that may be used.")
-    for name, value in (("rows", rows), ("every", every)):
-        if name == "rows" and value is None and form != "rows":
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(
-                f"{name}={brief(value)} is not usable; expected a whole number from 1."
-            )
-    if form == "batch" and every != 1:
-        raise ValueError(
-            f"every={brief(every)} was given with form='batch', whose weights hold for one batch; "
-            "expected 1, or another form."
-        )
