@@ -177,12 +177,18 @@ def squares_problem():
     return o, x, torch.zeros_like(x), (X, t), (X[:40], t[:40])
 
 
-@pytest.mark.usefixtures("dear_hessian")
-def test_between_two_hessians_on_all_rows_a_sample_says_how_penalties_changed():
-    o, x, y, rows, sample = squares_problem()
+def kept_model(o, x, y, rows, sample):
+    """A model fresh from all rows, its price, and who keeps it."""
     keeper = Keeper(o, x, y, rows, sample, 100)
     model = preconditioner.start(o, y)._replace(owed=keeper.price)
     model, _, price = keeper.renewed(model, x, y)
+    return keeper, model, price
+
+
+@pytest.mark.usefixtures("dear_hessian")
+def test_between_two_hessians_on_all_rows_a_sample_says_how_penalties_changed():
+    o, x, y, rows, sample = squares_problem()
+    keeper, model, price = kept_model(o, x, y, rows, sample)
     assert (model.whole, price) == (1, 12)
     moved = x + torch.tensor([2.0, -2.0] * 6, dtype=torch.float64)
     assert not keeper.renewed(model, moved, y)[1]
@@ -197,10 +203,9 @@ def test_between_two_hessians_on_all_rows_a_sample_says_how_penalties_changed():
 
 @pytest.mark.usefixtures("dear_hessian")
 def test_a_model_that_misjudges_is_corrected_first_and_made_anew_if_that_does_not_help():
-    o, x, y, rows, sample = squares_problem()
-    keeper = Keeper(o, x, y, rows, sample, 100)
-    model = preconditioner.start(o, y)._replace(owed=keeper.price)
-    model, _, _ = keeper.renewed(model, x, y)
+    problem = squares_problem()
+    _, x, y, *_ = problem
+    keeper, model, _ = kept_model(*problem)
     for fresh, price in ((False, round(keeper.sample_price)), (True, 12)):
         judged, off = keeper.judged(model, 1.0, 10.0, fresh)
         assert off
@@ -209,10 +214,9 @@ def test_a_model_that_misjudges_is_corrected_first_and_made_anew_if_that_does_no
 
 @pytest.mark.usefixtures("dear_hessian")
 def test_a_sample_whose_correction_misjudges_is_not_asked_again():
-    o, x, y, rows, sample = squares_problem()
-    keeper = Keeper(o, x, y, rows, sample, 100)
-    model = preconditioner.start(o, y)._replace(owed=keeper.price)
-    model, _, _ = keeper.renewed(model, x, y)
+    problem = squares_problem()
+    _, x, y, *_ = problem
+    keeper, model, _ = kept_model(*problem)
     spend = lambda model: keeper.charged(model, 1 + keeper.sample_price, 0)
     corrected, _, _ = keeper.renewed(spend(model), x, y)
     judged, _ = keeper.judged(corrected, 1.0, 10.0, True)
