@@ -99,6 +99,10 @@ class Sheet:
         leaves, units = self._take_in(kind, arguments)
         places = dict(self._reader.constants)
         places.update(zip(listing.inputs, leaves, strict=True))
+        for sparse in self._reader.sparse.values():
+            # Other rows than those looked at may come and go: products with them are dense.
+            same = self._given[ROWS][sparse.number] is sparse.made_of
+            places[sparse.place] = sparse.array if same else self._rows[sparse.number]
         of_units = self._known.setdefault(units, {})
         places.update(self._known[NO_UNITS])
         places.update(of_units)

@@ -8,12 +8,13 @@ arguments it depends.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from untuned.ops import Tree, jax_tangents
+from untuned.ops import Tree, jax_products, jax_tangents, sparse_rows
 from untuned.ops.jax_numpy_rules import FLOATS, PLAIN, UnknownError, rules
 
 ROWS, X, Y, V, UNITS = 1, 2, 4, 8, 16  # what an array may depend on
@@ -24,9 +25,7 @@ CALLS = {  # operations that only hold others
 # Views of what is there; no numbers are computed.
 VIEWS = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "split"}
 KINDS = {"float32", "float64", "int32", "int64", "uint32", "uint64", "int8", "uint8", "bool"}
-# What an entry takes in the time that a product takes to read a number; and how many
-# multiplications a product of matrices makes in that time.
-PLAIN_WORK, SLOW_WORK, PER_NUMBER = 2, 10, 8
+PLAIN_WORK, SLOW_WORK = 2, 10  # what an entry takes in the time that a product reads a number
 
 
 class Operation(NamedTuple):
@@ -49,6 +48,15 @@ class Listing(NamedTuple):
     structure: Any  # of what the function gives
 
 
+class SparseRows(NamedTuple):
+    """Rows that are mostly zeros as a sparse array, for products."""
+
+    place: int
+    number: int  # which of the rows' arrays
+    made_of: Any
+    array: Any
+
+
 class Reader:
     """Turns what JAX has traced into operations on numbered places."""
 
@@ -61,7 +69,9 @@ class Reader:
         self.zeros: set[int] = set()
         self.narrow: dict[int, int] = {}  # what was spread, with axes of length one
         self.scaled: dict[int, tuple[int, int]] = {}  # a factor and a base, see jax_tangents
+        self.sparse: dict[int, SparseRows] = {}  # by the place of the rows
         self._given: set[int] = set()  # the vectors themselves, or parts of them
+        self._looked_at: set[int] = set()  # rows, whether they are mostly zeros
         self._known: dict[Any, int] = {}
         self._held: list[Any] = []  # constants, by whose ids they are known: none may go
         self._kinds: dict[int, Any] = {}
@@ -76,12 +86,19 @@ class Reader:
             self._input(variable.aval, *mark)
             for variable, mark in zip(traced.jaxpr.invars, marks, strict=True)
         ]
+        for place, (group, number), leaf in zip(inputs, marks, chain(*leaves), strict=True):
+            if group == ROWS:
+                self._look_at_rows(place, number, leaf)
         outputs = [self._whole(place) for place in self._inline(traced, inputs)]
         return Listing(inputs, outputs, jax.tree.structure(shape))
 
     def is_tangent(self, place: int) -> bool:
         """Whether it depends on vectors that a derivative is taken along."""
         return bool(self.uses[place] & TANGENT)
+
+    def is_unit(self, place: int) -> bool:
+        """Whether it has unit vectors, as for the columns of a Hessian."""
+        return bool(self.uses[place] & UNITS)
 
     def same_kind(self, place: int, equation: Any) -> bool:
         """Whether a result is of the kind of what is there."""
@@ -156,6 +173,14 @@ class Reader:
                 self._given.add(place)
         return self._known[key]
 
+    def _look_at_rows(self, place: int, number: int, leaf: Any) -> None:
+        if place not in self._looked_at:
+            self._looked_at.add(place)
+            array = sparse_rows.of(leaf)
+            if array is not None:
+                also = self._place(array.shape, self._kinds[place], ROWS)
+                self.sparse[place] = SparseRows(also, number, leaf, array)
+
     def _constant(self, value: Any, aval: Any) -> int:
         array = np.asarray(value, aval.dtype)
         key = ("constant", array.dtype, array.item()) if array.ndim == 0 else ("array", id(value))
@@ -212,12 +237,9 @@ class Reader:
         given = [place for place in reads if place in self._given]
         factor, work, each, is_choice = 0, 0.0, 0.0, False
         if name == "dot_general":
-            factor, work, each = _size_of_product(equation)
-            if len(given) == 1 and not any(equation.params["dimension_numbers"][1]):
-                each = 0.0  # along units it is a choice of columns
-                if self.uses[given[0]] & UNITS:
-                    functions = [jax_tangents.chosen(equation, reads.index(given[0]))]
-                    factor, work, is_choice = 0, 0.0, True
+            made = jax_products.product(self, equation, reads, functions[0], given)
+            first, reads, factor, work, each, is_choice = made
+            functions = [first]
         written = []
         for number, (function, variable) in enumerate(
             zip(functions, equation.outvars, strict=True)
@@ -249,13 +271,3 @@ class Reader:
 
 def _choose(which: Any, no: Any, yes: Any) -> Any:
     return np.where(which, yes, no)
-
-
-def _size_of_product(equation: Any) -> tuple[int, float, float]:
-    """Entries of the larger factor, the work, and that for one of many vectors."""
-    summed = equation.params["dimension_numbers"][0][0]
-    a, b = (variable.aval for variable in equation.invars)
-    factor = max(a.size, b.size)
-    multiplications = equation.outvars[0].aval.size * int(np.prod([a.shape[k] for k in summed]))
-    each = multiplications / PER_NUMBER
-    return factor, max(factor, each), each
