@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -71,9 +73,8 @@ def test_derivatives_are_those_of_compiled_programs(fn, size, targets, dtype):
         sheet, vectors = Sheet(), {"along xy": (v,), "columns": (_units(size, dtype),)}
         compiled = {}
         for kind in ("value_and_grads", *vectors):
-            function = derivative(kind, fn)
-            assert sheet.add(kind, function, (x, y, *vectors.get(kind, ()), rows))
-            compiled[kind] = jax.jit(function)
+            assert sheet.add(kind, fn, (x, y, *vectors.get(kind, ()), rows))
+            compiled[kind] = jax.jit(derivative(kind, fn))
         # At another x with the same y, and the other way round, some results are known.
         for point in ((x, y), (y, y), (x, y), (x, x)):
             for kind, program in compiled.items():
@@ -150,7 +151,7 @@ def _sheet(fn, x, y, rows, *kinds):
     sheet = Sheet()
     for kind in kinds:
         given = {"columns": (_units(len(y), y.dtype, 0, 3),), "along y": (y,)}.get(kind, ())
-        assert sheet.add(kind, derivative(kind, fn), (x, y, *given, rows))
+        assert sheet.add(kind, fn, (x, y, *given, rows))
     return sheet
 
 
@@ -224,6 +225,61 @@ def softplus_of_many(x, y, rows):
     return jnp.mean(jnp.sum(z**2, 1) * jnp.exp(z[:, 0])) + jnp.sum(jnp.exp(x) * y**2)
 
 
+def test_a_function_is_traced_once_for_all_that_is_asked_of_it(example):
+    x, y, v, rows = example
+    calls = []
+
+    def counted(x, y, rows):
+        calls.append(gc.isenabled())
+        return logistic(x, y, rows)
+
+    ops, fn = OnHost("least", in_numpy=True), OnRows(counted, rows)
+    products = ops.products(fn, x, y)
+    along = products(v, "x"), products(v, "y")
+    value, in_y = ops.value_and_grad_y(fn, x, y)
+    assert ops.value(fn, x, y) == value
+    hessian = ops.hessian(fn, x, y)
+    assert calls == [False]  # Python looks for no garbage meanwhile
+    assert gc.isenabled()
+    np.testing.assert_allclose(in_y, jax.grad(logistic, 1)(x, y, rows), rtol=1e-5)
+    np.testing.assert_allclose(hessian @ v, along[1], rtol=1e-4)
+    np.testing.assert_allclose(
+        along[0], jax.jacobian(jax.grad(logistic, 1), 0)(x, y, rows).T @ v, rtol=1e-4
+    )
+    # f is asked for its gradients alone, and nothing else of it is traced.
+    calls.clear()
+    ops = OnHost("least", in_numpy=True)
+    ops.value_and_grads(fn, x, y)
+    ops.value(fn, x, y)
+    assert len(calls) == 1
+    assert "everything" not in next(iter(ops._sheets.values()))._wholes
+
+
+def test_garbage_is_not_collected_afterwards_where_it_was_not_before():
+    gc.disable()
+    try:
+        OnHost("least", in_numpy=True).value(lambda x, y: (x * y).sum(), np.ones(2), np.ones(2))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_a_callback_may_change_what_it_is_given():
+    def run(callback):
+        data = (X, SIGNS)
+        f = lambda x, y, rows: logistic(0 * x - 99, y, rows)
+        return untuned.minimize(
+            f, logistic, np.full(6, -2.0), np.zeros(6), outer_data=data, inner_data=data,
+            max_steps=5, callback=callback,
+        )  # fmt: skip
+
+    def spoil(snapshot):
+        for array in (snapshot.x, snapshot.y, snapshot.v):
+            array += 1
+
+    np.testing.assert_array_equal(run(spoil).x, run(None).x)
+
+
 def test_a_run_compiles_nothing(monkeypatch):
     def refuse(*_):
         raise AssertionError("nothing is to be compiled")
@@ -256,7 +312,8 @@ def test_many_results_and_large_factors_are_compiled(monkeypatch, limit):
     assert len(seen) == (2 if limit == "MANY" else 1)
 
 
-def test_constants_of_derivatives_that_are_traced_one_after_another_are_told_apart():
+def test_constants_of_derivatives_that_are_traced_one_after_another_are_told_apart(monkeypatch):
+    monkeypatch.setattr(jax_in_numpy, "derivative", lambda kind, function: function)
     sheet, y = Sheet(), np.ones(3, np.float32)
     for k in range(20):  # each array goes after its trace, and the next may be at its address
         constant = lambda k=k: jnp.full(3, k, jnp.float32)

@@ -52,7 +52,7 @@ def _sheet(fn, size, rows, dtype=np.float64):
     sheet, y = Sheet(), np.zeros(size, dtype)
     for kind in ("value_and_grads", *vectors):
         given = vectors.get(kind, ())
-        assert sheet.add(kind, derivative(kind, fn), (y, y, *given, rows))
+        assert sheet.add(kind, fn, (y, y, *given, rows))
     return sheet, vectors
 
 
@@ -130,6 +130,6 @@ def test_the_price_of_a_hessian_counts_what_is_not_zero():
         rows = (table, np.ones(1000))
         sheet, y = Sheet(), np.zeros(size)
         with jax.enable_x64(True):
-            assert sheet.add("along y", derivative("along y", logistic), (y, y, y, rows))
+            assert sheet.add("along y", logistic, (y, y, y, rows))
         prices.append(jax_price.counted(sheet, size, True))
     assert prices[0] > prices[1]

@@ -22,7 +22,7 @@ def derivative(kind: str, fn: Callable) -> Callable:
     if kind == "grad_y":
         return jax.grad(fn, argnums=1)
     if kind == "columns":
-        return _columns(fn)
+        return columns(_product("y", fn))
     return _product(kind.removeprefix("along "), fn)
 
 
@@ -44,13 +44,37 @@ def _product(wrt: str, fn: Callable) -> Callable:
     return product
 
 
-def _columns(fn: Callable) -> Callable:
-    """(x, y, units, ...) -> the rows of grad_yy fn that belong to some unit vectors."""
-    product = _product("y", fn)
+def everything(fn: Callable) -> Callable:
+    """(x, y, v, ...) -> (value and gradients, their derivatives along v of y), in one trace."""
 
-    def columns(x: Tree, y: Tree, units: Any, *rows: Tree) -> Any:
+    def all_of_them(x: Tree, y: Tree, v: Tree, *rows: Tree) -> Tree:
+        return jax.jvp(
+            lambda y: jax.value_and_grad(fn, argnums=(0, 1))(x, y, *rows), (y,), (v,)
+        )  # fmt: skip
+
+    return all_of_them
+
+
+# What each derivative is of the value with its gradients, and of everything.
+OF_GRADIENTS: dict[str, Callable] = {
+    "value": lambda result: result[0],
+    "value_and_grads": lambda result: result,
+    "value_and_grad_y": lambda result: (result[0], result[1][1]),
+    "grad_y": lambda result: result[1][1],
+}
+OF_EVERYTHING: dict[str, Callable] = {
+    "along x": lambda result: result[1][1][0],
+    "along y": lambda result: result[1][1][1],
+    "along xy": lambda result: result[1][1],
+} | {kind: lambda result, of=of: of(result[0]) for kind, of in OF_GRADIENTS.items()}
+
+
+def columns(product: Callable) -> Callable:
+    """(x, y, units, ...) -> the rows of grad_yy fn that belong to some unit vectors."""
+
+    def of_units(x: Tree, y: Tree, units: Any, *rows: Tree) -> Any:
         return jax.vmap(
             lambda unit: base.ravel(product(x, y, base.unravel(unit, y), *rows))
         )(units)  # fmt: skip
 
-    return columns
+    return of_units

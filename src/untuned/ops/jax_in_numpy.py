@@ -20,14 +20,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from untuned.ops import Tree
-from untuned.ops.jax_listing import ROWS, UNITS, Listing, Operation, Reader, V, X, Y
+from untuned.ops.jax_derivatives import (
+    OF_EVERYTHING,
+    OF_GRADIENTS,
+    columns,
+    derivative,
+    everything,
+)
+from untuned.ops.jax_listing import Listing, Operation, Reader, Traced, traced
 from untuned.ops.jax_numpy_rules import UnknownError
+from untuned.ops.jax_regrouped import CutError
+from untuned.ops.jax_tangents import ROWS, UNITS, V, X, Y
 
 KEPT = 0.5  # of the memory of the rows, for what may be needed again
 FEW = 2**16  # bytes that are kept whatever the rows take
@@ -41,12 +51,30 @@ class Plan(NamedTuple):
     stays: list[int]
 
 
+class Whole(NamedTuple):
+    """Several derivatives in one trace."""
+
+    traced: Traced
+    listing: Listing
+    groups: list[int]  # what each of the arrays that are read is
+
+    def part(self, choose: Callable[[Tree], Tree], groups: list[int]) -> Listing:
+        """The one that is chosen of what the trace gives, as a function of fewer arguments."""
+        inputs = zip(self.listing.inputs, self.groups, strict=True)
+        tree = choose(jax.tree.unflatten(self.listing.structure, self.listing.outputs))
+        return Listing(
+            [place for place, group in inputs if group in groups],
+            jax.tree.leaves(tree), jax.tree.structure(tree),
+        )  # fmt: skip
+
+
 class Sheet:
     """The operations of a function of (x, y, rows) and of its derivatives, and known results."""
 
     def __init__(self) -> None:
         self._reader = Reader()
         self._listings: dict[str, Listing] = {}
+        self._wholes: dict[str, Whole | None] = {}
         self._plans: dict[Any, Plan] = {}
         self._border: set[int] = set()
         self._given: dict[int, list[Any]] = {}  # the last arguments, by what they are
@@ -59,9 +87,9 @@ class Sheet:
         self, kind: str, function: Callable, arguments: tuple[Tree, ...],
         fits: Callable[[list[Operation]], bool] = lambda operations: True,
     ) -> bool:  # fmt: skip
-        """Read a derivative; whether NumPy has all of its operations, and they fit."""
+        """Read a function's derivative; whether NumPy has all of its operations, and they fit."""
         try:
-            listing = self._reader.read(function, arguments, _groups(kind, arguments))
+            listing = self._read(kind, function, arguments)
         except UnknownError:
             return False
         if not fits(self._operations(listing.outputs)):
@@ -70,6 +98,40 @@ class Sheet:
         self._plans.clear()
         self._border = self._find_border()
         return True
+
+    def _read(self, kind: str, function: Callable, arguments: tuple[Tree, ...]) -> Listing:
+        """The places of a derivative. JAX takes long to trace one, so there are few traces: of the
+        value and its gradients, and of these with all products, of which each kind is a part."""
+        groups = _groups(kind, arguments)
+        whole = self._whole("everything", kind.startswith("along"), everything, function, arguments)
+        if whole is not None and kind in OF_EVERYTHING:
+            return whole.part(OF_EVERYTHING[kind], groups)
+        if whole is not None and kind == "columns":
+            product = lambda *given: OF_EVERYTHING["along y"](whole.traced(*given))
+            return self._reader.read(columns(product), arguments, groups)
+        if kind in OF_GRADIENTS:
+            gradients = partial(derivative, "value_and_grads")
+            whole = self._whole("gradients", kind != "value", gradients, function, arguments)
+            if whole is not None:
+                return whole.part(OF_GRADIENTS[kind], groups)
+        return self._reader.read(derivative(kind, function), arguments, groups)
+
+    def _whole(
+        self, name: str, is_due: bool, make: Callable, function: Callable,
+        arguments: tuple[Tree, ...],
+    ) -> Whole | None:  # fmt: skip
+        """Several derivatives at once, traced if due; None where they cannot be had together."""
+        if is_due and name not in self._wholes:
+            groups = _groups("along" if name == "everything" else "", arguments)
+            try:
+                found = traced(make(function), arguments)
+                listing = self._reader.read_traced(found, arguments, groups)
+            except (TypeError, UnknownError):  # a function with a reverse rule of its own, for one
+                self._wholes[name] = None
+            else:
+                counts = [len(jax.tree.leaves(argument)) for argument in arguments]
+                self._wholes[name] = Whole(found, listing, np.repeat(groups, counts).tolist())
+        return self._wholes.get(name)
 
     def work_along(self, changed: int) -> tuple[float, float]:
         """The work for a product with the Hessian, and for each column of many at a time, as far
@@ -107,16 +169,24 @@ class Sheet:
         places.update(self._known[NO_UNITS])
         places.update(of_units)
         plan = self._plan(kind, frozenset(self._known[NO_UNITS]) | frozenset(of_units))
-        with np.errstate(all="ignore"):  # as on JAX, what is not finite shows in the result
-            for function, reads, writes, over in plan.steps:
-                places[writes] = function(*[places[k] for k in reads])
-                for place in over:
-                    del places[place]
+        try:
+            self._carry_out(plan, places)
+        except CutError:  # the step that asks is undone, so nobody reads what it is given
+            shapes = self._reader.shapes
+            zeros = [np.zeros(shapes[k], self._reader.kinds[k]) for k in listing.outputs]
+            return jax.tree.unflatten(listing.structure, zeros)
         for place in plan.stays:
             self._keep(place, places[place], units)
         # Copies, since what is kept must not change, and a caller may change a result.
         outputs = [np.array(places[k]) for k in listing.outputs]
         return jax.tree.unflatten(listing.structure, outputs)
+
+    def _carry_out(self, plan: Plan, places: dict[int, Any]) -> None:
+        with np.errstate(all="ignore"):  # as on JAX, what is not finite shows in the result
+            for function, reads, writes, over in plan.steps:
+                places[writes] = function(*[places[k] for k in reads])
+                for place in over:
+                    del places[place]
 
     def _take_in(self, kind: str, arguments: tuple[Tree, ...]) -> tuple[list[Any], int]:
         """The arguments' arrays, after letting go of what depends on those that have changed."""
@@ -150,7 +220,8 @@ class Sheet:
         known = self._known[units if self._reader.uses[place] & UNITS else NO_UNITS]
         most = max(FEW, KEPT * sum(leaf.nbytes for leaf in self._rows))
         array = np.asarray(array)
-        if place not in known and self._kept + _memory(array) <= most:
+        lasts = place in self._reader.lasting
+        if place not in known and (lasts or self._kept + _memory(array) <= most):
             known[place] = array
             self._kept += _memory(array)
 

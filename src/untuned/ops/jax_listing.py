@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from untuned.ops import Tree, jax_products, jax_tangents, sparse_rows
+from untuned.ops import Tree, jax_products, jax_regrouped, jax_tangents, sparse_rows
 from untuned.ops.jax_numpy_rules import FLOATS, PLAIN, UnknownError, rules
+from untuned.ops.jax_tangents import ROWS, TANGENT, UNITS
 
-ROWS, X, Y, V, UNITS = 1, 2, 4, 8, 16  # what an array may depend on
-TANGENT = V | UNITS
 CALLS = {  # operations that only hold others
     "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat",
 }  # fmt: skip
@@ -57,6 +56,25 @@ class SparseRows(NamedTuple):
     array: Any
 
 
+class Traced(NamedTuple):
+    """A function as JAX has traced it."""
+
+    closed: Any
+    structure: Any  # of what the function gives
+
+    def __call__(self, *arguments: Tree) -> Tree:
+        """The function again, without what Python did in it."""
+        leaves = jax.tree.leaves(arguments)
+        outputs = jax.core.eval_jaxpr(self.closed.jaxpr, self.closed.consts, *leaves)
+        return jax.tree.unflatten(self.structure, outputs)
+
+
+def traced(function: Callable, arguments: tuple[Tree, ...]) -> Traced:
+    """The function, traced for such arguments."""
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    return Traced(closed, jax.tree.structure(shape))
+
+
 class Reader:
     """Turns what JAX has traced into operations on numbered places."""
 
@@ -70,27 +88,36 @@ class Reader:
         self.narrow: dict[int, int] = {}  # what was spread, with axes of length one
         self.scaled: dict[int, tuple[int, int]] = {}  # a factor and a base, see jax_tangents
         self.sparse: dict[int, SparseRows] = {}  # by the place of the rows
+        self.products: dict[int, jax_regrouped.Product] = {}
+        self.affine: dict[int, jax_regrouped.Affine] = {}
+        self.made: dict[int, tuple[str, tuple[int, ...]]] = {}  # by which operation, of what
+        self.lasting: set[int] = set()  # what is worth its memory as long as the rows stay
         self._given: set[int] = set()  # the vectors themselves, or parts of them
         self._looked_at: set[int] = set()  # rows, whether they are mostly zeros
         self._known: dict[Any, int] = {}
         self._held: list[Any] = []  # constants, by whose ids they are known: none may go
-        self._kinds: dict[int, Any] = {}
+        self.kinds: dict[int, Any] = {}
         self._count = 0
 
     def read(self, function: Callable, arguments: tuple[Tree, ...], groups: list[int]) -> Listing:
         """The places of a function's arguments and results; `groups` says what arguments are."""
-        traced, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        return self.read_traced(traced(function, arguments), arguments, groups)
+
+    def read_traced(
+        self, found: Traced, arguments: tuple[Tree, ...], groups: list[int]
+    ) -> Listing:  # fmt: skip
+        """The same of a function that was traced."""
         leaves = [jax.tree.leaves(argument) for argument in arguments]
         marks = [(g, n) for g, part in zip(groups, leaves, strict=True) for n in range(len(part))]
         inputs = [
             self._input(variable.aval, *mark)
-            for variable, mark in zip(traced.jaxpr.invars, marks, strict=True)
+            for variable, mark in zip(found.closed.jaxpr.invars, marks, strict=True)
         ]
         for place, (group, number), leaf in zip(inputs, marks, chain(*leaves), strict=True):
             if group == ROWS:
                 self._look_at_rows(place, number, leaf)
-        outputs = [self._whole(place) for place in self._inline(traced, inputs)]
-        return Listing(inputs, outputs, jax.tree.structure(shape))
+        outputs = [self._whole(place) for place in self._inline(found.closed, inputs)]
+        return Listing(inputs, outputs, found.structure)
 
     def is_tangent(self, place: int) -> bool:
         """Whether it depends on vectors that a derivative is taken along."""
@@ -102,7 +129,26 @@ class Reader:
 
     def same_kind(self, place: int, equation: Any) -> bool:
         """Whether a result is of the kind of what is there."""
-        return bool(self._kinds[place] == equation.outvars[0].aval.dtype)
+        return bool(self.kinds[place] == equation.outvars[0].aval.dtype)
+
+    def is_given(self, place: int) -> bool:
+        """Whether it is the vectors themselves, or parts of them."""
+        return place in self._given
+
+    def thin(self, place: int) -> int:
+        """What was spread to a place, with axes of length one; the place itself otherwise."""
+        return self.narrow.get(place, place)
+
+    def note_transposed(self, base: int, turned: int, order: tuple[int, ...]) -> None:
+        """Remember a product of rows whose axes were put into another order."""
+        product = self.products.get(base)
+        if product is not None:
+            self.products[turned] = product._replace(rows=order.index(product.rows))
+
+    def lasts(self, place: int) -> int:
+        """The place, whose array is to stay as long as the rows do."""
+        self.lasting.add(place)
+        return place
 
     def one(self, like: int) -> int:
         """The place of the number one, of the kind of another."""
@@ -113,7 +159,7 @@ class Reader:
         return self._number(0.0, like)
 
     def _number(self, value: float, like: int) -> int:
-        dtype = self._kinds[like]
+        dtype = self.kinds[like]
         key = ("constant", np.dtype(dtype), value)
         if key not in self._known:
             place = self._known[key] = self._place((), dtype, 0)
@@ -141,7 +187,8 @@ class Reader:
             uses = 0
             for place in reads:
                 uses |= self.uses[place]
-            place = self._known[key] = self._place(shape, dtype or self._kinds[reads[-1]], uses)
+            place = self._known[key] = self._place(shape, dtype or self.kinds[reads[-1]], uses)
+            self.made[place] = (name, reads)
             entries = int(np.prod(shape))
             if name in VIEWS:
                 work = entries = 0
@@ -160,7 +207,7 @@ class Reader:
         if str(dtype) not in KINDS:
             raise UnknownError
         self._count += 1
-        self.shapes[self._count], self._kinds[self._count] = tuple(shape), dtype
+        self.shapes[self._count], self.kinds[self._count] = tuple(shape), dtype
         self.uses[self._count] = uses
         return self._count
 
@@ -178,7 +225,7 @@ class Reader:
             self._looked_at.add(place)
             array = sparse_rows.of(leaf)
             if array is not None:
-                also = self._place(array.shape, self._kinds[place], ROWS)
+                also = self._place(array.shape, self.kinds[place], ROWS)
                 self.sparse[place] = SparseRows(also, number, leaf, array)
 
     def _constant(self, value: Any, aval: Any) -> int:
@@ -196,10 +243,10 @@ class Reader:
         """The place of what is kept as a factor and a base."""
         return self.apply("mul", *self.scaled[place]) if place in self.scaled else place
 
-    def _inline(self, traced: Any, inputs: list[int]) -> list[int]:
-        jaxpr = traced.jaxpr
+    def _inline(self, closed: Any, inputs: list[int]) -> list[int]:
+        jaxpr = closed.jaxpr
         places = dict(zip(jaxpr.invars, inputs, strict=True))
-        for variable, value in zip(jaxpr.constvars, traced.consts, strict=True):
+        for variable, value in zip(jaxpr.constvars, closed.consts, strict=True):
             places[variable] = self._constant(value, variable.aval)
 
         def place_of(variable: Any) -> int:
@@ -233,9 +280,17 @@ class Reader:
             if jax_tangents.is_zero(self, name, reads):
                 self.zeros.add(place)
             return [place]
-        reads = tuple(self._whole(place) for place in reads)
-        given = [place for place in reads if place in self._given]
         factor, work, each, is_choice = 0, 0.0, 0.0, False
+        if name == "dot_general":
+            _, work, each = jax_products.size(equation)
+            scaling = PLAIN_WORK * min(variable.aval.size for variable in equation.invars)
+            regrouped = jax_regrouped.regrouped(
+                self, equation, reads, work + scaling, each + scaling
+            )  # fmt: skip
+            if regrouped is not None:
+                return [regrouped]
+        whole = reads = tuple(self._whole(place) for place in reads)
+        given = [place for place in reads if place in self._given]
         if name == "dot_general":
             made = jax_products.product(self, equation, reads, functions[0], given)
             first, reads, factor, work, each, is_choice = made
@@ -254,6 +309,7 @@ class Reader:
                 self._given.add(place)
             if name == "broadcast_in_dim":
                 self.narrow[place] = self._narrowed(equation, reads[0])
+            jax_regrouped.note(self, equation, whole, place, work)
             written.append(place)
         return written
 

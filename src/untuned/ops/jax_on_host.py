@@ -13,6 +13,7 @@ rows, and reading those takes longer than to compute again.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -59,8 +60,9 @@ class OnHost:
         self._compiling = 0.0
 
     def __getattr__(self, name: str) -> Any:
-        # Whatever is not said here is done in NumPy.
-        return getattr(host, name)
+        # Whatever is not said here is done in NumPy, and found at once the next time.
+        found = self.__dict__[name] = getattr(host, name)
+        return found
 
     def compile_seconds(self) -> float:
         return self._compiling
@@ -130,9 +132,9 @@ class OnHost:
     ) -> Callable:
         start = time.perf_counter()
         try:
-            if sheet is not None and sheet.add(
-                kind, derivative(kind, function), arguments, _fits_numpy
-            ):
+            with _no_collection():
+                fits = sheet is not None and sheet.add(kind, function, arguments, _fits_numpy)
+            if sheet is not None and fits:
                 return partial(sheet.evaluate, kind)
             program = kept_for(function, (kind, self._effort), lambda: self._jitted(kind, function))
             lowered = program.lower(*arguments)
@@ -208,6 +210,19 @@ def operations(function: Callable, *arguments: Tree) -> float:
     """How many floating-point operations a call takes; nothing is compiled for the answer."""
     counted: Any = jax.jit(function).lower(*arguments).cost_analysis() or {}
     return float(counted.get("flops", 0.0))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Inside, Python looks for no garbage: a trace makes many objects, which stay, and among all
+    that JAX has imported the search takes longer than the trace."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _plain(tree: Tree) -> list[Any]:

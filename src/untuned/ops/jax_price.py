@@ -12,9 +12,8 @@ from typing import Any
 import jax
 
 from untuned.ops import Tree
-from untuned.ops.jax_derivatives import derivative
 from untuned.ops.jax_in_numpy import Sheet
-from untuned.ops.jax_listing import V, X, Y
+from untuned.ops.jax_tangents import V, X, Y
 
 
 def of_compiled(fn: Any, x: Tree, y: Tree) -> float | None:
@@ -23,7 +22,7 @@ def of_compiled(fn: Any, x: Tree, y: Tree) -> float | None:
     shapes = lambda tree: jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), tree)
     x, y, rows = shapes((x, y, rows))
     sheet = Sheet()
-    if not sheet.add("along y", derivative("along y", function), (x, y, y, *rows)):
+    if not sheet.add("along y", function, (x, y, y, *rows)):
         return None
     variables = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(y))
     return counted(sheet, variables, False)

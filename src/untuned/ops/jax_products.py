@@ -34,19 +34,21 @@ def product(
     reader: Reader, equation: Any, reads: tuple[int, ...], function: Callable, given: list[int]
 ) -> Product:
     """`function` is NumPy's; `given` are the factors that are vectors of a derivative."""
-    found = Product(function, reads, *_size(equation))
+    found = Product(function, reads, *size(equation))
     sparse = [side for side, place in enumerate(reads) if place in reader.sparse]
     if sparse:
         found = _sparse(reader, equation, found, sparse[0])
-    if len(given) == 1 and not any(equation.params["dimension_numbers"][1]):
+    summed, along = equation.params["dimension_numbers"]
+    if len(given) == 1 and not any(along):
         if reader.is_unit(given[0]):
-            choice = jax_tangents.chosen(equation, reads.index(given[0]))
+            choice = jax_tangents.chosen(summed, reads.index(given[0]))
             return Product(choice, reads, 0, 0.0, 0.0, True)
         found = found._replace(each=0.0)  # along units it is a choice of columns
     return found
 
 
-def _size(equation: Any) -> tuple[int, float, float]:
+def size(equation: Any) -> tuple[int, float, float]:
+    """Entries of the larger factor, the work, and that for one of many vectors, of NumPy's."""
     summed = equation.params["dimension_numbers"][0][0]
     a, b = (variable.aval for variable in equation.invars)
     factor = max(a.size, b.size)

@@ -17,6 +17,8 @@ import numpy as np
 if TYPE_CHECKING:
     from untuned.ops.jax_listing import Reader
 
+ROWS, X, Y, V, UNITS = 1, 2, 4, 8, 16  # what an array may depend on
+TANGENT = V | UNITS
 # Operations after which an array has the same entries as before, in another order.
 MOVES = {"split", "slice", "reshape", "squeeze", "expand_dims", "transpose", "copy"}
 SAME = {"copy", "convert_element_type"}
@@ -72,15 +74,16 @@ def _transposed(reader: Reader, equation: Any, factor: int, base: int) -> tuple[
     key = str(equation.params)
     turned = tuple(reader.shapes[base][k] for k in order)
     new_base = reader.emit("transpose", turn, (base,), turned, key)
+    reader.note_transposed(base, new_base, order)
     if not reader.shapes[factor]:
         return factor, new_base
     shape = tuple(reader.shapes[factor][k] for k in order)
     return reader.emit("transpose", turn, (factor,), shape, key), new_base
 
 
-def chosen(equation: Any, side: int) -> Callable:
-    """A product with an array of units (the first factor, or the second) as a choice of entries."""
-    summed = equation.params["dimension_numbers"][0]
+def chosen(summed: Any, side: int) -> Callable:
+    """A product over axes `summed` with an array of units (the first factor, or the second) as a
+    choice of entries."""
     of_units, of_other = summed[side], summed[1 - side]
     count = len(of_units)
 

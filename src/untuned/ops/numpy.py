@@ -85,10 +85,14 @@ def norm(tree: Tree, /) -> Scalar:
 
 
 def ravel(tree: Tree, /) -> Any:
+    if isinstance(tree, np.ndarray):
+        return tree.ravel()
     return np.concatenate([leaf.ravel() for leaf in _leaves(tree)])
 
 
 def unravel(vector: Any, like: Tree, /) -> Tree:
+    if isinstance(like, np.ndarray):
+        return vector.reshape(like.shape)
     leaves, structure = flatten(like)
     parts = np.split(vector, np.cumsum([leaf.size for leaf in leaves])[:-1])
     shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]

@@ -72,8 +72,14 @@ class Problem:
 
     def outward(self, tree: Tree) -> Tree:
         """`tree` in the kind of array the user gave: NumPy in, NumPy out."""
-        tree = self.ops.as_given(tree)
-        return self.ops.tree_map(self.ops.to_numpy, tree) if self.returns_numpy else tree
+        if not self.returns_numpy:
+            return self.ops.as_given(tree)
+
+        def outside(leaf: Any) -> np.ndarray:
+            # What is NumPy's already is copied: the user may change it while the run goes on.
+            return leaf.copy() if isinstance(leaf, np.ndarray) else self.ops.to_numpy(leaf)
+
+        return self.ops.tree_map(outside, tree)
 
 
 class Processes(NamedTuple):
