@@ -9,13 +9,15 @@ Phi has several minima in x, so who ends lowest is partly luck, and no side can 
 another one's. So there are two questions. When is a side as good as the expert's answer: 0.1 % of
 the way from Phi(x0) to where the expert ends are left? And when is it near the best that any side
 found: 1 % of the way to that are left? The ends themselves are printed beside.
-Seconds are those of the processor, since those by the clock tell how busy a machine is. What a side
-did is kept in a folder (`--keep`) and not done again. Prints Markdown.
+Seconds are those of the processor, since those by the clock tell how busy a machine is. All sides
+find their modules as bytecode, as an installed package has them. What a side did is kept in a
+folder (`--keep`) and not done again. Prints Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import math
 import os
@@ -30,6 +32,7 @@ import numpy as np
 from sklearn import datasets
 
 import expert
+import untuned
 
 HERE = Path(__file__).parent
 GRID = [(s, r) for s in (1.0, 0.1, 0.01) for r in (1.0, 0.1, 0.01)]
@@ -276,6 +279,8 @@ def main() -> None:
     parser.add_argument("--keep", help="a folder for what sides did, to go on from")
     parser.add_argument("--seconds", type=float, default=60.0, help="most, of a run")
     options = parser.parse_args()
+    for folder in (HERE, Path(untuned.__file__).parent):
+        compileall.compile_dir(folder, quiet=1)
     names = options.problem or (QUICK if options.quick else list(PROBLEMS))
     print("| problem | side | Phi at the end | s to the end | as good as the expert | within 1.5 x "
           "+ 2 s | near the best | run, compiling | steps |")  # fmt: skip

@@ -255,6 +255,20 @@ def test_a_function_is_traced_once_for_all_that_is_asked_of_it(example):
     assert "everything" not in next(iter(ops._sheets.values()))._wholes
 
 
+def test_what_has_no_derivative_in_x_has_one_in_y():
+    """As none is asked for in x, nothing is wrong."""
+
+    def fn(x, y):
+        turns = jax.lax.while_loop(lambda z: z.sum() < 9, lambda z: z + 1, x)
+        return (turns * y**2).sum()
+
+    ops, x = OnHost("least", in_numpy=True), np.ones(2)
+    np.testing.assert_allclose(ops.products(fn, x, x)(x, "y"), 2 * 5 * x)
+    np.testing.assert_allclose(ops.grad_y(fn, x, x), 2 * 5 * x)
+    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work"):
+        ops.products(fn, x, x)(x, "x")
+
+
 def test_garbage_is_not_collected_afterwards_where_it_was_not_before():
     gc.disable()
     try:

@@ -12,7 +12,7 @@ import pytest
 import untuned
 from untuned.ops import jax as compiled
 from untuned.ops.cache import reusable
-from untuned.ops.jax_on_host import OnHost, fits
+from untuned.ops.jax_on_host import OnHost, fits, operations
 from untuned.problem.build import build
 from untuned.problem.derivatives import OnRows
 from untuned.run import on_host
@@ -176,3 +176,24 @@ def test_float64_stays_float64():
     result = untuned.minimize(*quadratic()[:2], np.zeros(3), np.zeros(3))
     assert result.x.dtype == np.float64
     np.testing.assert_allclose(result.x, 1.0, atol=1e-9)
+
+
+def test_turns_of_loops_are_counted_as_far_as_they_are_known():
+    y = jnp.ones(50, jnp.float32)
+    turn = lambda z, _: (jnp.sin(z) * y, None)
+    once = operations(lambda y: jnp.sum(turn(y, None)[0]), y)
+    assert once > 0
+    repeated = lambda n: lambda y: jnp.sum(jax.lax.scan(turn, y, length=n)[0])
+    nested = lambda y: jnp.sum(
+        jax.lax.scan(lambda z, _: (z + repeated(30)(z), None), y, None, 7)[0]
+    )
+    assert operations(repeated(100), y) >= 50 * once
+    assert operations(jax.jit(repeated(100)), y) >= 50 * once
+    assert operations(nested, y) >= 7 * 15 * once
+    unknown = {
+        "a loop": lambda y: jax.lax.while_loop(lambda z: z[0] < 9, lambda z: z + 1, y).sum(),
+        "Python": lambda y: jax.pure_callback(np.sum, jax.ShapeDtypeStruct((), y.dtype), y),
+    }
+    for function in unknown.values():
+        assert operations(function, y) == np.inf
+        assert operations(lambda y, f=function: jax.lax.cond(y[0] > 0, f, jnp.sum, y), y) == np.inf

@@ -126,7 +126,9 @@ class Sheet:
             try:
                 found = traced(make(function), arguments)
                 listing = self._reader.read_traced(found, arguments, groups)
-            except (TypeError, UnknownError):  # a function with a reverse rule of its own, for one
+            except (TypeError, ValueError, NotImplementedError, UnknownError):
+                # One of them may be missing, as of a function with a reverse rule of its own. Who
+                # asks for that one alone is told what is wrong.
                 self._wholes[name] = None
             else:
                 counts = [len(jax.tree.leaves(argument)) for argument in arguments]

@@ -15,7 +15,7 @@ from untuned.data.batches import Feed, gather, on_first
 from untuned.ops import Tree
 from untuned.ops.cache import compiled, name_of
 from untuned.problem.build import Problem
-from untuned.run import chunks, ending, stages, state, stopping
+from untuned.run import chunks, ending, on_host, stages, state, stopping
 from untuned.run.checkpoint import resume
 from untuned.run.feeder import Feeder
 from untuned.run.result import History, Result, Snapshot, Status
@@ -77,7 +77,7 @@ class Loop:
         self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, effort=effort)
         # What the first step sets up does not count as the method's time. Its result is thrown
         # away, so where a step may take long no step is made and only the rest is set up.
-        one = (effort != "half" or share < 1) and ops.compiles
+        one = ops.compiles and on_host.is_short(self.solver)
         ops.sync(self.chunk(*arguments[:3], np.int32(one)))
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:

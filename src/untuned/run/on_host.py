@@ -66,15 +66,20 @@ def evaluates_in_numpy(problem: Problem) -> bool:
     return bool(getattr(problem.ops, "in_numpy", False))
 
 
+def is_short(solver: Solver) -> bool:
+    """Whether a step is known to take few evaluations."""
+    return None not in solver.cost and sum(solver.cost) <= FEW
+
+
 def _is_slow(
     problem: Problem, solver: Solver, operations: Callable[..., float], least: float
 ) -> bool:
     rows: tuple[Tree, ...] = ()
     if problem.data.inner is not None:
         rows = (problem.ops.head(problem.data.inner, problem.batch_sizes[0]),)
-    evaluations = math.inf if None in solver.cost else sum(solver.cost)
-    if evaluations <= FEW:
+    if is_short(solver):
         return False
+    evaluations = math.inf if None in solver.cost else sum(solver.cost)
     of_one = operations(problem.oracles.inner_function, problem.x0, problem.y0, *rows)
     return of_one >= least and of_one * evaluations >= LONG_STEP
 
