@@ -305,6 +305,17 @@ def test_existing_folder_asks_for_overwrite(untuned, table, tmp_path):
     assert not (tmp_path / "out" / "mine.txt").exists()
 
 
+@pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
+def test_overwriting_never_takes_the_table_along(untuned, table, tmp_path, command):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "train.csv").rename(tmp_path / "data" / "train.csv")
+    options = ["data/train.csv", "--label", "diagnosis", "--out", "data", "--overwrite"]
+    code, _, err = untuned(command, *options, *(["--size", 20] if command == "coreset" else []))
+    assert code == 2
+    assert "data/train.csv is in --out data, which is replaced as a whole" in err
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["train.csv"]
+
+
 def test_full_disk_is_one_sentence_and_leaves_nothing(untuned, table, tmp_path):
     """Files of at most 20 kB: the page, with its script inside, cannot be written whole."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -32,7 +32,7 @@ def clean(job: Job, asked: Asked = PLAIN) -> str:
     """Find the labels that look wrong, write the folder, and give the summary."""
     job.check()
     asked.check(job.train)
-    with folder.written_whole(job.out, job.overwrite) as target:
+    with folder.written_whole(job.out, job.overwrite, asked.inputs(job)) as target:
         done = fit(job, job.train, asked)
         write(target, job, done, asked)
     return words(done, job)
