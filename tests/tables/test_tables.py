@@ -116,6 +116,44 @@ def test_separator_is_found(messy, separator, tmp_path):
     assert list(files.read(path).frame.columns) == list(messy.columns)
 
 
+def test_separators_in_quoted_names_do_not_count(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text('"size, in cm, of it";"a\nb, c";y\n1.5;2;a\n2.5;3;b\n')
+    assert list(files.read(path).frame.columns) == ["size, in cm, of it", "a\nb, c", "y"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_texts_of_many_lines_in_a_file_longer_than_the_sample(tmp_path, end, monkeypatch):
+    """The sample ends inside a quoted text, of which there are fewer than it has lines."""
+    monkeypatch.setattr(files, "SAMPLE_BYTES", 5_000)
+    text = end.join(["Dear all,", 'he said "yes"', "", "Yours"] * 60)
+    frame = pd.DataFrame(
+        {"text": [f"{number}{end}{text}" for number in range(20)], "y": [0, 1] * 10}
+    )
+    path = tmp_path / "mails.csv"
+    frame.to_csv(path, index=False)
+    pd.testing.assert_frame_equal(files.read(path).frame, frame, check_dtype=False)
+    size = frame.memory_usage(deep=True).sum()
+    monkeypatch.setattr(memory, "available", lambda: 2 * memory.TIMES_THE_TABLE * size)
+    files.read(path)  # as large as it is, not as many times as a text has lines
+    monkeypatch.setattr(memory, "available", lambda: memory.TIMES_THE_TABLE * size / 2)
+    with pytest.raises(ValueError, match="of memory"):
+        files.read(path)
+
+
+def test_names_of_columns_may_be_longer_than_the_sample(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "SAMPLE_BYTES", 100)
+    frame = pd.DataFrame(np.zeros((9, 400)), columns=[f"ä{number}" for number in range(400)])
+    path = tmp_path / "wide.csv"
+    frame.to_csv(path, index=False)
+    assert list(files.read(path).frame.columns) == list(frame.columns)
+    # Lines without an end, as of an old Macintosh, may be cut in the middle of a letter.
+    path.write_bytes(frame.to_csv(index=False, lineterminator="\r").encode())
+    for longest in range(3000, 3010):
+        monkeypatch.setattr(files, "LONGEST_LINE", longest)
+        assert files.read(path).frame.shape == (9, 400)
+
+
 def refused(content, tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(content)
@@ -134,7 +172,7 @@ def refused(content, tmp_path):
         (b"\n \n", "is empty"),
         (b"a,b,y\n", "has no rows"),
         (b"a,a,y\n1,2,3\n", "more than one column named 'a'"),
-        (b"a,y\n1,2\n1,2,3\n", "could not be read as CSV"),
+        (b"a,y\n1,2\n1,2,3\n", "could not be read as CSV: Expected 2 fields in line 3, saw 3."),
         (b"a,y\n1,2,3\n4,5,6\n", "rows with more cells than its first line has names"),
         (b"a,y\n\xff\xfe,2\n", "is not UTF-8 text"),
         (b"\x1f\x8b\x00\x00\x00", "neither CSV nor Parquet"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import re
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from untuned.util import memory
 from untuned.util.wording import brief, reason
@@ -16,7 +19,9 @@ if TYPE_CHECKING:
     import pandas
 
 SEPARATORS = ",;\t|"
+MAGIC = b"PAR1"  # the first bytes of a Parquet file
 SAMPLE_BYTES = 2**20
+LONGEST_LINE = 2**26  # bytes: names of some million columns
 
 EXPECTED = "expected the folder as untuned wrote it."
 
@@ -41,10 +46,12 @@ def read(path: Path, as_text: bool = False) -> Table:
     if path.is_dir():
         raise ValueError(f"{path} is a folder; expected a CSV or Parquet file.")
     with path.open("rb") as opened:
-        head = opened.read(SAMPLE_BYTES)
+        head = opened.read(len(MAGIC))
+        if head != MAGIC:
+            head += _lines(opened)
     if not head.strip():
         raise ValueError(f"{path} is empty; expected a CSV or Parquet file with rows.")
-    kind: Format = "parquet" if head.startswith(b"PAR1") else "csv"
+    kind: Format = "parquet" if head == MAGIC else "csv"
     try:
         frame = _read_parquet(path) if kind == "parquet" else _read_csv(path, head, as_text)
     except MemoryError:
@@ -52,7 +59,8 @@ def read(path: Path, as_text: bool = False) -> Table:
     except Exception as error:  # pandas and pyarrow raise a dozen kinds for damaged files
         if isinstance(error, ValueError) and str(error).startswith(str(path)):  # our own sentence
             raise
-        raise ValueError(f"{path} could not be read as {kind.upper()}: {reason(error)}.") from error
+        why = reason(error, after="Error tokenizing data. C error: ")  # as pandas begins
+        raise ValueError(f"{path} could not be read as {kind.upper()}: {why}.") from error
     if frame.empty:
         raise ValueError(f"{path} has no rows; expected a header and at least one row below it.")
     return Table(path, kind, frame)
@@ -113,22 +121,26 @@ def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
 
     if b"\0" in head:
         raise ValueError(f"{path} is neither CSV nor Parquet; expected one of them, uncompressed.")
-    whole = len(head) < SAMPLE_BYTES
-    # The last line of the sample may be cut in the middle of a letter.
-    sample = head if whole else head[: head.rfind(b"\n") + 1]
+    is_whole = len(head) == path.stat().st_size
     try:
-        text = sample.decode("utf-8-sig")
+        # A sample may end in the middle of a letter, where a line has no end.
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=is_whole)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not UTF-8 text (byte {error.start}); save it as CSV in UTF-8."
         ) from error
-    first = next(line for line in text.splitlines() if line.strip())
-    separator = max(SEPARATORS, key=first.count)
-    _check_names(path, next(csv.reader([first], delimiter=separator)))
-    if not whole:
-        few = pandas.read_csv(io.StringIO(text), sep=separator, nrows=1000)
-        lines = text.splitlines()[: len(few) + 1]
-        per_byte = few.memory_usage(deep=True).sum() / sum(len(line) + 1 for line in lines)
+    ends = _record_ends(text)
+    first = next((text[:end] for end in ends if text[:end].strip()), text).lstrip("\r\n")
+    unquoted = re.sub('"[^"]*"', "", first)
+    separator = max(SEPARATORS, key=unquoted.count)
+    _check_names(path, next(csv.reader(io.StringIO(first, newline=""), delimiter=separator)))
+    if not is_whole:
+        sample = text[: max(ends, default=0)]
+        few = pandas.read_csv(io.StringIO(sample), sep=separator) if sample else None
+        # Where no row is seen whole, a table is taken for as large as its file.
+        per_byte = 1.0
+        if few is not None:
+            per_byte = few.memory_usage(deep=True).sum() / len(sample.encode())
         memory.check(path, per_byte * path.stat().st_size)
     with warnings.catch_warnings():
         # A warning here is a loss of data: rows with more cells than the header has names.
@@ -142,6 +154,21 @@ def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
                 f"{path} has rows with more cells than its first line has names; give every "
                 "column a name, and quote text that holds the separator."
             ) from error
+
+
+def _lines(opened: BinaryIO) -> bytes:
+    """The first line, a sample of those after it, and the rest of the last of them."""
+    first = opened.readline(LONGEST_LINE)
+    return first + opened.read(SAMPLE_BYTES) + opened.readline(LONGEST_LINE)
+
+
+def _record_ends(text: str) -> Iterator[int]:
+    """Where lines end outside of quotes: a quoted text may go over many lines."""
+    end, quotes = 0, 0
+    for line in io.StringIO(text, newline=""):
+        end, quotes = end + len(line), quotes + line.count('"')
+        if quotes % 2 == 0:
+            yield end
 
 
 def _check_names(path: Path, names: list[str]) -> None:

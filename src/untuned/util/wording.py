@@ -24,9 +24,10 @@ def number(value: float, digits: int = 6) -> str:
     return f"{float(short):.0f}" if "e+" in short and abs(value) < 1e15 else short
 
 
-def reason(error: BaseException, most: int = 200) -> str:
-    """The first sentence of another package's error, to be quoted in one of ours."""
-    first = re.split(r"(?<=[.!?])\s", _on_one_line(str(error)), maxsplit=1)[0]
+def reason(error: BaseException, most: int = 200, after: str = "") -> str:
+    """The first sentence of another package's error, `after` an opening, to be quoted in ours."""
+    text = _on_one_line(str(error)).removeprefix(after)
+    first = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]
     return (first or type(error).__name__)[:most].rstrip(".!? ")
 
 
