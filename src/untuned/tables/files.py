@@ -8,7 +8,7 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
@@ -22,6 +22,8 @@ SEPARATORS = ",;\t|"
 MAGIC = b"PAR1"  # the first bytes of a Parquet file
 SAMPLE_BYTES = 2**20
 LONGEST_LINE = 2**26  # bytes: names of some million columns
+
+AS_WRITTEN: dict = {"dtype": str, "keep_default_na": False}  # cells, by pandas.read_csv
 
 EXPECTED = "expected the folder as untuned wrote it."
 
@@ -76,8 +78,14 @@ def write(frame: pandas.DataFrame, folder: Path, name: str, kind: Format) -> str
     return file
 
 
-def read_own(folder: Path, name: str, as_text: bool = False) -> pandas.DataFrame:
-    """A table that `write` wrote into a folder; `name` comes from a file and may be anything."""
+def read_own(
+    folder: Path, name: str, as_text: bool = False, names: Sequence[int] = ()
+) -> pandas.DataFrame:
+    """A table that `write` wrote into a folder; `name` comes from a file and may be anything.
+
+    The columns at the places `names` hold names of classes or columns, which stay as they are
+    written: 001 is no number, and "None" is not missing. `as_text` says so of all columns.
+    """
     import pandas
 
     path = folder / name
@@ -89,8 +97,13 @@ def read_own(folder: Path, name: str, as_text: bool = False) -> pandas.DataFrame
     try:
         if path.suffix == ".parquet":
             return pandas.read_parquet(path)
-        how: dict = {"dtype": str, "keep_default_na": False} if as_text else {}
-        return pandas.read_csv(path, low_memory=False, **how)
+        if as_text:
+            return pandas.read_csv(path, **AS_WRITTEN)
+        frame = pandas.read_csv(path, low_memory=False)
+        if names:
+            texts = pandas.read_csv(path, usecols=list(names), **AS_WRITTEN)
+            frame[texts.columns] = texts
+        return frame
     except MemoryError:
         raise
     except Exception as error:  # as in `read`
@@ -147,7 +160,7 @@ def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
         warnings.simplefilter("error", pandas.errors.ParserWarning)
         try:
             # pandas' own way of reading, so that a saved model meets the same types again.
-            how: dict = {"dtype": str, "keep_default_na": False} if as_text else {}
+            how = AS_WRITTEN if as_text else {}
             return pandas.read_csv(path, sep=separator, index_col=False, low_memory=False, **how)
         except pandas.errors.ParserWarning as error:
             raise ValueError(
