@@ -234,6 +234,8 @@ def test_labels_are_classes_or_numbers(tmp_path):
     assert read([0.5, 1.25, 3.0] * 5).task == "numbers"
     assert read(list(range(100)) * 3).task == "numbers"
     assert read(list(range(100)) * 3, "classes").task == "classes"
+    # Whole numbers that 64 bits do not hold stay what they are.
+    assert read([1e20, -3e20, 2e20] * 5).values.tolist()[:3] == [1e20, -3e20, 2e20]
 
 
 @pytest.mark.parametrize(
@@ -243,6 +245,7 @@ def test_labels_are_classes_or_numbers(tmp_path):
         (["a", "a"], "classes", "only one value, 'a'"),
         ([np.nan, np.nan], None, "are missing"),
         ([0.5, 1.5] * 3, "classes", "numbers such as 0.5"),
+        ([1e20, 2e20] * 3, "classes", r"numbers such as 1e\+20; expected classes, that is text or"),
         (["a", "b"] * 3, "numbers", "holds text such as 'a'"),
         ([f"name {number}" for number in range(9)], "classes", "9 classes in 9 rows"),
         ([1.5, np.inf, 2.0], "numbers", "holds inf"),
@@ -253,6 +256,28 @@ def test_labels_are_classes_or_numbers(tmp_path):
 def test_labels_that_cannot_be_learned_are_refused(values, task, words, tmp_path):
     with pytest.raises(ValueError, match=words):
         labels.read(as_table(values, tmp_path), "y", task)
+
+
+@pytest.mark.parametrize(
+    ("column", "task", "values", "expected"),
+    [
+        (pd.Series([True, False] * 2), "classes", ["False"], [False, False, True, False]),
+        (pd.Series(pd.Categorical(["a", "b"] * 2)), "classes", ["b"], ["b", "b", "a", "b"]),
+        (pd.Series([1, 2, 1, 2]), "classes", [2], [2, 2, 1, 2]),
+        (pd.Series([1, 2, 3, 4]), "numbers", [7.0], [7, 2, 3, 4]),
+        (pd.Series([1, 2, 3, 4]), "numbers", [0.1], [0.1, 2, 3, 4]),
+        (pd.Series([1, 2, 3, 4], dtype="float32"), "numbers", [0.1], [0.1, 2, 3, 4]),
+        (pd.Series([1, 2, 3, 4], dtype="int8"), "numbers", [300.0], [300, 2, 3, 4]),
+    ],
+)
+def test_labels_are_corrected_in_the_type_they_have(column, task, values, expected, tmp_path):
+    given = labels.read(as_table(column, tmp_path), "y", task)
+    dtype = object if isinstance(values[0], str) else None
+    found = labels.corrected(column, given, np.array([0]), np.array(values, dtype))
+    assert found.tolist() == expected
+    assert column.tolist() != expected  # as it was
+    if task == "classes" or expected[0] == 7:
+        assert found.dtype == column.dtype
 
 
 def test_no_such_label_names_the_nearest(messy, tmp_path):
