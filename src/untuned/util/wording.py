@@ -18,6 +18,11 @@ def brief(value: Any, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def is_unicode(name: str) -> bool:
+    """Whether tables and pages can hold a name; a file system may have others."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def number(value: float, digits: int = 6) -> str:
     """A number as people write it: so many digits, and no exponent below a thousand billions."""
     short = f"{value:.{digits}g}"
