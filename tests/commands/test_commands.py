@@ -1,7 +1,9 @@
 """`untuned clean`, `regularize`, `coreset` and `report`: what they write, and what they refuse."""
 
 import json
+import os
 import resource
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -178,6 +180,27 @@ def test_trusted_rows_are_used(untuned, table, tmp_path):
     assert code == 0
     assert "judged against 40 trusted rows" in out
     assert result_of("out")["settings"]["trusted"] == "trusted.csv"
+
+
+@pytest.mark.parametrize("site", [np.nan, 3])
+def test_trusted_categories_may_be_missing_or_numbers(untuned, table, tmp_path, site):
+    """Of which no row was seen in training: scikit-learn's encoder fails on their type."""
+    trusted = table.dropna(subset="diagnosis").iloc[:40].assign(site=site)
+    trusted.to_csv(tmp_path / "trusted.csv", index=False)
+    code, out, err = untuned(
+        "clean", "train.csv", "--label", "diagnosis", "--trusted", "trusted.csv", "--out", "out"
+    )
+    assert (code, err) == (0, "")
+    assert "judged against 40 trusted rows" in out
+
+
+def test_names_that_are_not_unicode_are_refused_before_the_work(untuned, table, tmp_path):
+    name = os.fsdecode(b"caf\xe9.csv")
+    shutil.copy(tmp_path / "train.csv", tmp_path / name)
+    code, _, err = untuned("clean", name, "--label", "diagnosis", "--out", "out")
+    assert code == 2
+    assert "holds letters that are not UTF-8" in err
+    assert not (tmp_path / "out").exists()
 
 
 def test_report_is_written_again_and_elsewhere(untuned, table, tmp_path):

@@ -306,6 +306,31 @@ def test_lists_in_parquet_are_left_out(messy, tmp_path):
     assert found(table.frame, table.path)["tags"].note == "neither numbers nor text"
 
 
+@pytest.mark.parametrize("dtype", ["string", "boolean", "Int64"])
+def test_missing_values_of_nullable_types_are_prepared(dtype, tmp_path):
+    """scikit-learn's encoder does not know pandas.NA."""
+    values = {"string": ["u", "v"], "boolean": [True, False], "Int64": [3, 4]}[dtype]
+    column = pd.array([None, *values * 6], dtype=dtype)
+    table = files.read(written(pd.DataFrame({"c": column}), tmp_path, "parquet"))
+    about = columns.understand(table.frame, table.path)
+    assert about[0].missing == 1
+    _, X = columns.prepared(table.frame, about, columns.DENSE)
+    assert np.isfinite(X).all()
+    if dtype != "Int64":
+        assert X[0].tolist() == [0, 0, 1]  # a category of its own
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [([1, 2], ["1", "2"]), ([1.0, np.nan], ["1", np.nan]), ([1.5, 2.0], ["1.5", "2"])],
+)
+def test_categories_that_are_all_numbers_become_text(values, words):
+    found = columns.as_categories(pd.Series(values))
+    assert [str(value) for value in found] == [str(word) for word in words]
+    untouched = pd.Series([True, False])
+    assert columns.as_categories(untouched) is untouched
+
+
 def test_images_are_known_by_their_columns():
     digits = load_digits(as_frame=True).data
     images = pixels.find(digits)

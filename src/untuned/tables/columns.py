@@ -152,6 +152,18 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool, text: tex
     return column("categories", shown + (f", {missing:,} missing as a category" if missing else ""))
 
 
+def as_categories(values: pandas.Series) -> pandas.Series:
+    """Categories that are all numbers, or all missing, in one file and text in another."""
+    from pandas.api import types
+
+    if types.is_bool_dtype(values) or not types.is_numeric_dtype(values):
+        return values
+    words = [str(int(v)) if float(v).is_integer() else str(v) for v in values.dropna()]
+    texts = values.astype(object)
+    texts[values.notna()] = words
+    return texts
+
+
 def refuse_extremes(values: pandas.Series, path: Path) -> None:
     """Refuse a column with a number that is not finite or too large to be squared."""
     sizes = np.abs(values.to_numpy(dtype=np.float64, na_value=0.0))

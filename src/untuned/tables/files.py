@@ -126,7 +126,13 @@ def _read_parquet(path: Path) -> pandas.DataFrame:
     _check_names(path, parquet.read_schema(path).names)
     frame = pandas.read_parquet(path)
     frame.columns = frame.columns.map(str)
-    return frame.reset_index(drop=True)
+    frame = frame.reset_index(drop=True)
+    # scikit-learn's imputers know pandas.NA, its encoders do not.
+    for name in frame.select_dtypes(["string", "boolean"]):
+        values = frame[name]
+        if values.hasnans and getattr(values.dtype, "na_value", None) is pandas.NA:
+            frame[name] = values.astype(object).where(values.notna(), float("nan"))
+    return frame
 
 
 def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
