@@ -215,8 +215,15 @@ def test_limits_of_a_container_count(tmp_path):
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("400000\n")
     assert memory._of_container(tmp_path) == 600_000
+    (tmp_path / "memory.stat").write_text("file 300000\ninactive_file 250000\nactive_file 50000\n")
+    assert memory._of_container(tmp_path) == 850_000  # files read before make room
     (tmp_path / "memory.max").write_text("max\n")
     assert memory._of_container(tmp_path) > 2**60
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("1000\n")
+    (tmp_path / "memory" / "memory.usage_in_bytes").write_text("900\n")
+    (tmp_path / "memory" / "memory.stat").write_text("inactive_file 5\ntotal_inactive_file 30\n")
+    assert memory._of_container(tmp_path) == 130
     assert 2**20 < memory.available() < 2**50
 
 
@@ -353,3 +360,10 @@ def test_pixels_are_scaled_and_not_blown_up(tmp_path, dtype):
     X = columns.preparation(about).fit_transform(digits)
     assert X.min() == 0
     assert X.max() == 1
+
+
+def test_numbers_beside_pixels_are_no_pixels(tmp_path):
+    table = load_digits(as_frame=True).data.assign(age=np.arange(1797) % 80 + 0.5)
+    about = columns.understand(table, tmp_path / "t.csv")
+    assert about[-1] == columns.Column("age", "numbers", "standardised", 0)
+    assert "pixels" in {column.kind for column in about}

@@ -59,8 +59,9 @@ class Feature(NamedTuple):
 def understand(frame: pandas.DataFrame, path: Path, takes: Takes = DENSE) -> list[Column]:
     """What each column is. `frame` has no label and only the rows that are used."""
     images = pixels.find(frame)
+    lit = set(images.columns) if images else set()
     columns = [
-        _understand_one(frame[name], path, images is not None, takes.text) for name in frame.columns
+        _understand_one(frame[name], path, name in lit, takes.text) for name in frame.columns
     ]
     if takes.sparse:
         columns = _thinned(columns, frame)
@@ -110,7 +111,7 @@ def _as_used(frame: pandas.DataFrame, columns: list[Column]) -> pandas.DataFrame
     return used.astype(dict.fromkeys(thin, pandas.SparseDtype(np.float64, 0.0))) if thin else used
 
 
-def _understand_one(values: pandas.Series, path: Path, is_image: bool, text: texts.Parts) -> Column:
+def _understand_one(values: pandas.Series, path: Path, is_pixel: bool, text: texts.Parts) -> Column:
     from pandas.api import types
 
     name, missing, there = str(values.name), int(values.isna().sum()), values.dropna()
@@ -134,7 +135,7 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool, text: tex
         refuse_extremes(values, path)
         if _counts_rows(there, name, distinct):
             return column("left out", "a different whole number in every row")
-        if is_image:
+        if is_pixel:
             return column("pixels", "scaled to 0 to 1")
         filled = f"{missing:,} missing set to the median, " if missing else ""
         return column("numbers", f"{filled}standardised")
