@@ -203,15 +203,17 @@ def test_names_that_are_not_unicode_are_refused_before_the_work(untuned, table, 
     assert not (tmp_path / "out").exists()
 
 
-def test_report_is_written_again_and_elsewhere(untuned, table, tmp_path):
+def test_report_is_written_again_and_elsewhere(untuned, table):
     untuned("clean", "train.csv", "--label", "diagnosis", "--out", "out")
     Path("out/report.html").unlink()
     code, out, _ = untuned("report", "out")
     assert (code, out) == (0, "Report: out/report.html\n")
     assert Path("out/report.html").exists()
-    (tmp_path / "pages").mkdir()
-    untuned("report", "out", "--out", "pages")
-    assert Path("pages/report.html").exists()
+    for _ in range(2):  # a new folder, and one that is there
+        assert untuned("report", "out", "--out", "more/pages")[0] == 0
+        assert Path("more/pages/report.html").exists()
+    code, _, err = untuned("report", "out", "--out", "out/rows.csv")
+    assert (code, err) == (2, "untuned: File exists: out/rows.csv\n")
 
 
 def test_our_columns_give_way_to_the_users(untuned, table):

@@ -84,6 +84,7 @@ def write(folder: Path, out: Path) -> Path:
     run = read(folder)
     contents = _contents(run)
     partial, path = out / f"{FILE}.partial", out / FILE
+    out.mkdir(parents=True, exist_ok=True)
     try:
         page.write(partial, *contents)
         partial.replace(path)
