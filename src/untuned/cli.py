@@ -27,7 +27,7 @@ Train = Annotated[Path, typer.Argument(help="Your table, CSV or Parquet.", metav
 Label = Annotated[str, typer.Option(help="The column that holds the label.")]
 Out = Annotated[Path, typer.Option(help="Folder for the output.")]
 Method = Annotated[str, typer.Option(help="Name of the method.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**32 - 1)]
 MaxSeconds = Annotated[float | None, typer.Option(help="Seconds the optimization may take.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing folder.")]
 

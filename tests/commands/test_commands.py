@@ -275,6 +275,10 @@ BAD = {
         ("clean", "train.csv", "--label", "diagnosis", "--max-seconds", "-1"),
         "max_seconds=-1.0 is not usable",
     ),
+    "no such seed": (
+        ("clean", "train.csv", "--label", "diagnosis", "--seed", 2**32),
+        "Invalid value for '--seed'",
+    ),
     "no label option": (("clean", "train.csv"), "Missing option '--label'"),
     "no such option": (("clean", "train.csv", "--lable", "diagnosis"), "No such option: --lable"),
     "no such penalty": (
