@@ -293,6 +293,20 @@ def test_no_such_label_names_the_nearest(messy, tmp_path):
         labels.read(table, "chrun", None)
 
 
+def test_a_decimal_comma_is_named(tmp_path):
+    """It is no name or identifier, though every row has another one."""
+    path = tmp_path / "europe.csv"
+    lines = [f"{row},{row % 9}5;1.{row:03d},5;u{row};{row % 3}" for row in range(40)]
+    path.write_text("\n".join(["a;b;name;c", *lines]))
+    frame = files.read(path).frame
+    about = found(frame, path)
+    for name in ("a", "b"):
+        assert about[name].note == "numbers with a decimal comma; save them with a point"
+    assert about["name"].note.startswith("text that differs from row to row")
+    with pytest.raises(ValueError, match=r"for example 'a' is left out \(numbers with a decimal"):
+        columns.understand(frame[["a", "b"]], path)
+
+
 @pytest.mark.parametrize("number", [-np.inf, 1e300])
 def test_extreme_numbers_are_refused_by_column_and_row(number, messy, tmp_path):
     messy["age"] = messy["age"].astype(float)

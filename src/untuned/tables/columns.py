@@ -68,8 +68,9 @@ def understand(frame: pandas.DataFrame, path: Path, takes: Takes = DENSE) -> lis
     if all(column.kind == "left out" for column in columns):
         kinds = "numbers, categories or text" if takes.text else "numbers or categories"
         raise ValueError(
-            f"{path} has no column to learn from besides the label; expected at least one column "
-            f"of {kinds} that is not empty and not the same in every row."
+            f"{path} has no column to learn from besides the label, as for example "
+            f"{brief(columns[0].name, 40)} is left out ({columns[0].note}); expected at least one "
+            f"column of {kinds} that is not empty and not the same in every row."
         )
     return columns
 
@@ -144,6 +145,8 @@ def _understand_one(values: pandas.Series, path: Path, is_pixel: bool, text: tex
         empty = f", {missing:,} missing as empty ones" if missing else ""
         return column("text", f"{texts.in_words(text)}{empty}")
     if distinct > max(MOST_CATEGORIES, MOST_DISTINCT * len(there)):
+        if _have_commas(there):
+            return column("left out", "numbers with a decimal comma; save them with a point")
         return column("left out", "text that differs from row to row: names or identifiers")
     shown = f"{distinct:,} categories"
     if distinct > MOST_CATEGORIES:
@@ -203,6 +206,12 @@ def _are_dates(there: pandas.Series) -> bool:
         return True
     day = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})(\D.*)?"
     return bool(sample.astype(str).str.fullmatch(day).mean() > 0.9)
+
+
+def _have_commas(there: pandas.Series) -> bool:
+    """Text that nearly always is a number as much of Europe writes it, such as -1.234,5."""
+    comma = r"\s*[-+]?\d+([. ]\d{3})*,\d+\s*"
+    return bool(there.iloc[:200].astype(str).str.fullmatch(comma).mean() > 0.9)
 
 
 def names_used(columns: list[Column]) -> list[str]:
