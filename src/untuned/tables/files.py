@@ -155,7 +155,9 @@ def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
     _check_names(path, next(csv.reader(io.StringIO(first, newline=""), delimiter=separator)))
     if not is_whole:
         sample = text[: max(ends, default=0)]
-        few = pandas.read_csv(io.StringIO(sample), sep=separator) if sample else None
+        few = None
+        if sample:
+            few = pandas.read_csv(io.StringIO(sample), sep=separator, low_memory=False)
         # Where no row is seen whole, a table is taken for as large as its file.
         per_byte = 1.0
         if few is not None:
