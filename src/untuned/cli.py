@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -289,6 +290,9 @@ def main() -> None:
 
     Ctrl-C ends with exit code 130, as in shells, and leaves nothing half-written.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # may know fewer letters than a table has
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:  # options that are missing, unknown or malformed

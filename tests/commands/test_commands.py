@@ -1,9 +1,11 @@
 """`untuned clean`, `regularize`, `coreset` and `report`: what they write, and what they refuse."""
 
+import io
 import json
 import os
 import resource
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 
@@ -201,6 +203,19 @@ def test_names_that_are_not_unicode_are_refused_before_the_work(untuned, table, 
     assert code == 2
     assert "holds letters that are not UTF-8" in err
     assert not (tmp_path / "out").exists()
+
+
+def test_letters_that_the_terminal_does_not_know(untuned, table, tmp_path, monkeypatch):
+    """The work is done by then, and must not end as an error."""
+    table.rename(columns={"site": "Łódź"}).to_csv(tmp_path / "train.csv", index=False)
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", shown)
+    code, _, err = untuned(
+        "coreset", "train.csv", "--label", "diagnosis", "--size", 20, "--out", "out"
+    )
+    shown.flush()
+    assert (code, err) == (0, "")
+    assert r"('\u0141ód\u017a')".encode("latin-1") in shown.buffer.getvalue()
 
 
 def test_report_is_written_again_and_elsewhere(untuned, table):
