@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +28,7 @@ Train = Annotated[Path, typer.Argument(help="Your table, CSV or Parquet.", metav
 Label = Annotated[str, typer.Option(help="The column that holds the label.")]
 Out = Annotated[Path, typer.Option(help="Folder for the output.")]
 Method = Annotated[str, typer.Option(help="Name of the method.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**32 - 1)]
 MaxSeconds = Annotated[float | None, typer.Option(help="Seconds the optimization may take.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing folder.")]
 
@@ -289,6 +290,9 @@ def main() -> None:
 
     Ctrl-C ends with exit code 130, as in shells, and leaves nothing half-written.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # may know fewer letters than a table has
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:  # options that are missing, unknown or malformed

@@ -171,6 +171,25 @@ def test_images_in_folders(untuned, photos):
     assert "judged against 23 trusted rows" in out
 
 
+@pytest.mark.long
+def test_names_of_classes_stay_as_folders_are_called(untuned, photos):
+    """In a CSV file 001 would be the number 1, and None would be missing."""
+    (photos / "cats").rename(photos / "001")
+    (photos / "dogs").rename(photos / "None")
+    code, _, err = untuned("clean", "photos", "--out", "out")
+    assert (code, err) == (0, "")
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    data = json.loads(page.partition('id="suspects">')[2].partition("</script>")[0])
+    assert data["classes"] == ["001", "None"]
+    assert set(data["given"]) == set(data["suggested"]) == {"001", "None"}
+    assert '<th scope="row">001</th>' in page
+    told = pd.DataFrame({name: data[name] for name in ("row", "digest", "given")})
+    told.assign(decision="change", label=data["suggested"]).to_csv("told.csv", index=False)
+    code, out, err = untuned("clean", "photos", "--decisions", "told.csv", "--out", "again")
+    assert (code, err) == (0, "")
+    assert f"{len(told)} corrected" in out
+
+
 def decided(frame, rows, kinds, labels):
     given = frame["kind"].iloc[rows]
     return pd.DataFrame(

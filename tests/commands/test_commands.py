@@ -1,7 +1,11 @@
 """`untuned clean`, `regularize`, `coreset` and `report`: what they write, and what they refuse."""
 
+import io
 import json
+import os
 import resource
+import shutil
+import sys
 import zipfile
 from pathlib import Path
 
@@ -180,15 +184,51 @@ def test_trusted_rows_are_used(untuned, table, tmp_path):
     assert result_of("out")["settings"]["trusted"] == "trusted.csv"
 
 
-def test_report_is_written_again_and_elsewhere(untuned, table, tmp_path):
+@pytest.mark.parametrize("site", [np.nan, 3])
+def test_trusted_categories_may_be_missing_or_numbers(untuned, table, tmp_path, site):
+    """Of which no row was seen in training: scikit-learn's encoder fails on their type."""
+    trusted = table.dropna(subset="diagnosis").iloc[:40].assign(site=site)
+    trusted.to_csv(tmp_path / "trusted.csv", index=False)
+    code, out, err = untuned(
+        "clean", "train.csv", "--label", "diagnosis", "--trusted", "trusted.csv", "--out", "out"
+    )
+    assert (code, err) == (0, "")
+    assert "judged against 40 trusted rows" in out
+
+
+def test_names_that_are_not_unicode_are_refused_before_the_work(untuned, table, tmp_path):
+    name = os.fsdecode(b"caf\xe9.csv")
+    shutil.copy(tmp_path / "train.csv", tmp_path / name)
+    code, _, err = untuned("clean", name, "--label", "diagnosis", "--out", "out")
+    assert code == 2
+    assert "holds letters that are not UTF-8" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_letters_that_the_terminal_does_not_know(untuned, table, tmp_path, monkeypatch):
+    """The work is done by then, and must not end as an error."""
+    table.rename(columns={"site": "Łódź"}).to_csv(tmp_path / "train.csv", index=False)
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", shown)
+    code, _, err = untuned(
+        "coreset", "train.csv", "--label", "diagnosis", "--size", 20, "--out", "out"
+    )
+    shown.flush()
+    assert (code, err) == (0, "")
+    assert r"('\u0141ód\u017a')".encode("latin-1") in shown.buffer.getvalue()
+
+
+def test_report_is_written_again_and_elsewhere(untuned, table):
     untuned("clean", "train.csv", "--label", "diagnosis", "--out", "out")
     Path("out/report.html").unlink()
     code, out, _ = untuned("report", "out")
     assert (code, out) == (0, "Report: out/report.html\n")
     assert Path("out/report.html").exists()
-    (tmp_path / "pages").mkdir()
-    untuned("report", "out", "--out", "pages")
-    assert Path("pages/report.html").exists()
+    for _ in range(2):  # a new folder, and one that is there
+        assert untuned("report", "out", "--out", "more/pages")[0] == 0
+        assert Path("more/pages/report.html").exists()
+    code, _, err = untuned("report", "out", "--out", "out/rows.csv")
+    assert (code, err) == (2, "untuned: File exists: out/rows.csv\n")
 
 
 def test_our_columns_give_way_to_the_users(untuned, table):
@@ -250,6 +290,10 @@ BAD = {
         ("clean", "train.csv", "--label", "diagnosis", "--max-seconds", "-1"),
         "max_seconds=-1.0 is not usable",
     ),
+    "no such seed": (
+        ("clean", "train.csv", "--label", "diagnosis", "--seed", 2**32),
+        "Invalid value for '--seed'",
+    ),
     "no label option": (("clean", "train.csv"), "Missing option '--label'"),
     "no such option": (("clean", "train.csv", "--lable", "diagnosis"), "No such option: --lable"),
     "no such penalty": (
@@ -303,6 +347,17 @@ def test_existing_folder_asks_for_overwrite(untuned, table, tmp_path):
     code, _, _ = untuned(*command, "--overwrite")
     assert code == 0
     assert not (tmp_path / "out" / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
+def test_overwriting_never_takes_the_table_along(untuned, table, tmp_path, command):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "train.csv").rename(tmp_path / "data" / "train.csv")
+    options = ["data/train.csv", "--label", "diagnosis", "--out", "data", "--overwrite"]
+    code, _, err = untuned(command, *options, *(["--size", 20] if command == "coreset" else []))
+    assert code == 2
+    assert "data/train.csv is in --out data, which is replaced as a whole" in err
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["train.csv"]
 
 
 def test_full_disk_is_one_sentence_and_leaves_nothing(untuned, table, tmp_path):

@@ -191,6 +191,9 @@ MATRICES = {
     "a part of the matrix": (("words.npz", "--label", "indices"), "holds no array 'indices'"),
     "many columns": (("words.npz", "--label", "wide.csv"), "wide.csv has 2 columns; expected one"),
     "nothing": (("zero.npz", "--label", "topics.npy"), "zero.npz is zero in every row and column"),
+    "labels of objects": (("words.npz", "--label", "objects.npy"), "save labels as text or"),
+    "objects inside": (("both.npz", "--label", "y"), "The array 'y' of both.npz holds Python"),
+    "damaged labels": (("words.npz", "--label", "cut.npy"), "cut.npy could not be read ("),
     "two matrices": (
         ("words.npz", "--label", "topics.npy", "--features", "zero.npz"),
         "words.npz is a matrix and so is --features",
@@ -209,6 +212,9 @@ def test_bad_matrices_are_one_sentence(untuned, words, tmp_path, case):
     sparse.save_npz(tmp_path / "zero.npz", sparse.csr_array(X.shape))
     np.save(tmp_path / "topics.npy", topics)
     np.save(tmp_path / "few.npy", topics[:3])
+    np.save(tmp_path / "objects.npy", topics.astype(object))
+    np.savez(tmp_path / "both.npz", X=X.toarray(), y=topics.astype(object))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "topics.npy").read_bytes()[:-9])
     pd.DataFrame({"a": topics, "b": topics}).to_csv(tmp_path / "wide.csv", index=False)
     arguments, said = MATRICES[case]
     refused(untuned, tmp_path, said, *arguments)

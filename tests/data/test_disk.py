@@ -194,6 +194,19 @@ def test_parquet(library, tmp_path):
 
 
 @pytest.mark.long
+def test_a_column_may_be_whole_in_one_file_and_not_in_another(tmp_path):
+    parts = pandas.DataFrame({"a": [1, 2], "t": [0, 1]}), pandas.DataFrame({"a": [1.5], "t": [1]})
+    for number, part in enumerate(parts):
+        part.to_parquet(tmp_path / f"{number}.parquet")
+    source = sources.source_of(None, str(tmp_path), "inner_data")
+    rows = sources.rows_of(source, 3)
+    assert rows["a"].tolist() == [1, 2, 1.5]
+    assert rows["t"].dtype == np.int64
+    frame(3).assign(a="word", t=0).to_parquet(tmp_path / "2.parquet")
+    with pytest.raises(ValueError, match="in column 'a'; expected numbers"):
+        sources.source_of(None, str(tmp_path), "inner_data")
+
+
 def test_a_folder_of_parquet_files_by_its_path_alone(tmp_path):
     frame(20).iloc[:12].to_parquet(tmp_path / "a.parquet")
     frame(20).iloc[12:].to_parquet(tmp_path / "b.parquet")

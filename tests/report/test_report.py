@@ -78,6 +78,16 @@ def test_names_from_the_data_are_escaped(runs, command):
     assert "&lt;script&gt;alert(1)" in text
 
 
+def test_names_that_look_like_nothing_are_shown(tmp_path, monkeypatch):
+    wine = load_wine(as_frame=True).frame.iloc[:, -4:]
+    wine.set_axis(["NA", "null", "007", "target"], axis=1).to_csv(tmp_path / "w.csv", index=False)
+    standins.install(monkeypatch)
+    regularize(job("regularize", tmp_path / "w.csv", "target", tmp_path))
+    text = text_of(tmp_path, "regularize")
+    for name in ("NA", "null", "007"):
+        assert text.count(f'<td class="text">{name}</td>') == 3  # columns, strengths, coefficients
+
+
 def test_images_show_the_rows():
     rows = np.array([[0, 16, 16, 16], [16, 0, 16, 16]], float)
     first, second = pictures.data_uris(rows, 2, 16.0)

@@ -1,6 +1,7 @@
 """Images in folders: which are read, which are named as damaged, and what features say."""
 
 import io
+import os
 import shutil
 
 import numpy as np
@@ -138,6 +139,20 @@ def test_damaged_images_are_named_and_left_out(folder, tmp_path):
     found = images.read(root, "class")
     assert found.damaged == ["across/01.png (damaged)", "down/02.jpg (neither PNG nor JPEG)"]
     assert len(found.frame) == len(found.squares) == 78
+
+
+def test_an_image_whose_name_no_table_can_hold_is_left_out(folder, tmp_path):
+    root = spoilt(folder, tmp_path)
+    (root / "down" / "02.jpg").rename(root / "down" / os.fsdecode(b"caf\xe9.jpg"))
+    found = images.read(root, "class")
+    assert found.damaged == ["down/caf\udce9.jpg (its name is not UTF-8)"]
+    assert len(found.frame) == 79
+
+
+@pytest.mark.parametrize("label", images.OURS)
+def test_a_label_is_not_called_as_a_column_of_ours(folder, label):
+    with pytest.raises(ValueError, match=f"--label {label} is what a column of every table"):
+        images.read(folder, label)
 
 
 def test_an_image_that_claims_to_be_huge_is_left_out(folder, tmp_path, monkeypatch):

@@ -116,6 +116,44 @@ def test_separator_is_found(messy, separator, tmp_path):
     assert list(files.read(path).frame.columns) == list(messy.columns)
 
 
+def test_separators_in_quoted_names_do_not_count(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text('"size, in cm, of it";"a\nb, c";y\n1.5;2;a\n2.5;3;b\n')
+    assert list(files.read(path).frame.columns) == ["size, in cm, of it", "a\nb, c", "y"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_texts_of_many_lines_in_a_file_longer_than_the_sample(tmp_path, end, monkeypatch):
+    """The sample ends inside a quoted text, of which there are fewer than it has lines."""
+    monkeypatch.setattr(files, "SAMPLE_BYTES", 5_000)
+    text = end.join(["Dear all,", 'he said "yes"', "", "Yours"] * 60)
+    frame = pd.DataFrame(
+        {"text": [f"{number}{end}{text}" for number in range(20)], "y": [0, 1] * 10}
+    )
+    path = tmp_path / "mails.csv"
+    frame.to_csv(path, index=False)
+    pd.testing.assert_frame_equal(files.read(path).frame, frame, check_dtype=False)
+    size = frame.memory_usage(deep=True).sum()
+    monkeypatch.setattr(memory, "available", lambda: 2 * memory.TIMES_THE_TABLE * size)
+    files.read(path)  # as large as it is, not as many times as a text has lines
+    monkeypatch.setattr(memory, "available", lambda: memory.TIMES_THE_TABLE * size / 2)
+    with pytest.raises(ValueError, match="of memory"):
+        files.read(path)
+
+
+def test_names_of_columns_may_be_longer_than_the_sample(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "SAMPLE_BYTES", 100)
+    frame = pd.DataFrame(np.zeros((9, 400)), columns=[f"ä{number}" for number in range(400)])
+    path = tmp_path / "wide.csv"
+    frame.to_csv(path, index=False)
+    assert list(files.read(path).frame.columns) == list(frame.columns)
+    # Lines without an end, as of an old Macintosh, may be cut in the middle of a letter.
+    path.write_bytes(frame.to_csv(index=False, lineterminator="\r").encode())
+    for longest in range(3000, 3010):
+        monkeypatch.setattr(files, "LONGEST_LINE", longest)
+        assert files.read(path).frame.shape == (9, 400)
+
+
 def refused(content, tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(content)
@@ -134,7 +172,7 @@ def refused(content, tmp_path):
         (b"\n \n", "is empty"),
         (b"a,b,y\n", "has no rows"),
         (b"a,a,y\n1,2,3\n", "more than one column named 'a'"),
-        (b"a,y\n1,2\n1,2,3\n", "could not be read as CSV"),
+        (b"a,y\n1,2\n1,2,3\n", "could not be read as CSV: Expected 2 fields in line 3, saw 3."),
         (b"a,y\n1,2,3\n4,5,6\n", "rows with more cells than its first line has names"),
         (b"a,y\n\xff\xfe,2\n", "is not UTF-8 text"),
         (b"\x1f\x8b\x00\x00\x00", "neither CSV nor Parquet"),
@@ -177,8 +215,15 @@ def test_limits_of_a_container_count(tmp_path):
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("400000\n")
     assert memory._of_container(tmp_path) == 600_000
+    (tmp_path / "memory.stat").write_text("file 300000\ninactive_file 250000\nactive_file 50000\n")
+    assert memory._of_container(tmp_path) == 850_000  # files read before make room
     (tmp_path / "memory.max").write_text("max\n")
     assert memory._of_container(tmp_path) > 2**60
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("1000\n")
+    (tmp_path / "memory" / "memory.usage_in_bytes").write_text("900\n")
+    (tmp_path / "memory" / "memory.stat").write_text("inactive_file 5\ntotal_inactive_file 30\n")
+    assert memory._of_container(tmp_path) == 130
     assert 2**20 < memory.available() < 2**50
 
 
@@ -196,6 +241,8 @@ def test_labels_are_classes_or_numbers(tmp_path):
     assert read([0.5, 1.25, 3.0] * 5).task == "numbers"
     assert read(list(range(100)) * 3).task == "numbers"
     assert read(list(range(100)) * 3, "classes").task == "classes"
+    # Whole numbers that 64 bits do not hold stay what they are.
+    assert read([1e20, -3e20, 2e20] * 5).values.tolist()[:3] == [1e20, -3e20, 2e20]
 
 
 @pytest.mark.parametrize(
@@ -205,6 +252,7 @@ def test_labels_are_classes_or_numbers(tmp_path):
         (["a", "a"], "classes", "only one value, 'a'"),
         ([np.nan, np.nan], None, "are missing"),
         ([0.5, 1.5] * 3, "classes", "numbers such as 0.5"),
+        ([1e20, 2e20] * 3, "classes", r"numbers such as 1e\+20; expected classes, that is text or"),
         (["a", "b"] * 3, "numbers", "holds text such as 'a'"),
         ([f"name {number}" for number in range(9)], "classes", "9 classes in 9 rows"),
         ([1.5, np.inf, 2.0], "numbers", "holds inf"),
@@ -217,10 +265,46 @@ def test_labels_that_cannot_be_learned_are_refused(values, task, words, tmp_path
         labels.read(as_table(values, tmp_path), "y", task)
 
 
+@pytest.mark.parametrize(
+    ("column", "task", "values", "expected"),
+    [
+        (pd.Series([True, False] * 2), "classes", ["False"], [False, False, True, False]),
+        (pd.Series(pd.Categorical(["a", "b"] * 2)), "classes", ["b"], ["b", "b", "a", "b"]),
+        (pd.Series([1, 2, 1, 2]), "classes", [2], [2, 2, 1, 2]),
+        (pd.Series([1, 2, 3, 4]), "numbers", [7.0], [7, 2, 3, 4]),
+        (pd.Series([1, 2, 3, 4]), "numbers", [0.1], [0.1, 2, 3, 4]),
+        (pd.Series([1, 2, 3, 4], dtype="float32"), "numbers", [0.1], [0.1, 2, 3, 4]),
+        (pd.Series([1, 2, 3, 4], dtype="int8"), "numbers", [300.0], [300, 2, 3, 4]),
+    ],
+)
+def test_labels_are_corrected_in_the_type_they_have(column, task, values, expected, tmp_path):
+    given = labels.read(as_table(column, tmp_path), "y", task)
+    dtype = object if isinstance(values[0], str) else None
+    found = labels.corrected(column, given, np.array([0]), np.array(values, dtype))
+    assert found.tolist() == expected
+    assert column.tolist() != expected  # as it was
+    if task == "classes" or expected[0] == 7:
+        assert found.dtype == column.dtype
+
+
 def test_no_such_label_names_the_nearest(messy, tmp_path):
     table = files.read(written(messy, tmp_path, "csv"))
     with pytest.raises(ValueError, match="nearest name is 'churn'"):
         labels.read(table, "chrun", None)
+
+
+def test_a_decimal_comma_is_named(tmp_path):
+    """It is no name or identifier, though every row has another one."""
+    path = tmp_path / "europe.csv"
+    lines = [f"{row},{row % 9}5;1.{row:03d},5;u{row};{row % 3}" for row in range(40)]
+    path.write_text("\n".join(["a;b;name;c", *lines]))
+    frame = files.read(path).frame
+    about = found(frame, path)
+    for name in ("a", "b"):
+        assert about[name].note == "numbers with a decimal comma; save them with a point"
+    assert about["name"].note.startswith("text that differs from row to row")
+    with pytest.raises(ValueError, match=r"for example 'a' is left out \(numbers with a decimal"):
+        columns.understand(frame[["a", "b"]], path)
 
 
 @pytest.mark.parametrize("number", [-np.inf, 1e300])
@@ -241,6 +325,31 @@ def test_lists_in_parquet_are_left_out(messy, tmp_path):
     messy["tags"] = [[1, 2]] * len(messy)
     table = files.read(written(messy, tmp_path, "parquet"))
     assert found(table.frame, table.path)["tags"].note == "neither numbers nor text"
+
+
+@pytest.mark.parametrize("dtype", ["string", "boolean", "Int64"])
+def test_missing_values_of_nullable_types_are_prepared(dtype, tmp_path):
+    """scikit-learn's encoder does not know pandas.NA."""
+    values = {"string": ["u", "v"], "boolean": [True, False], "Int64": [3, 4]}[dtype]
+    column = pd.array([None, *values * 6], dtype=dtype)
+    table = files.read(written(pd.DataFrame({"c": column}), tmp_path, "parquet"))
+    about = columns.understand(table.frame, table.path)
+    assert about[0].missing == 1
+    _, X = columns.prepared(table.frame, about, columns.DENSE)
+    assert np.isfinite(X).all()
+    if dtype != "Int64":
+        assert X[0].tolist() == [0, 0, 1]  # a category of its own
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [([1, 2], ["1", "2"]), ([1.0, np.nan], ["1", np.nan]), ([1.5, 2.0], ["1.5", "2"])],
+)
+def test_categories_that_are_all_numbers_become_text(values, words):
+    found = columns.as_categories(pd.Series(values))
+    assert [str(value) for value in found] == [str(word) for word in words]
+    untouched = pd.Series([True, False])
+    assert columns.as_categories(untouched) is untouched
 
 
 def test_images_are_known_by_their_columns():
@@ -265,3 +374,10 @@ def test_pixels_are_scaled_and_not_blown_up(tmp_path, dtype):
     X = columns.preparation(about).fit_transform(digits)
     assert X.min() == 0
     assert X.max() == 1
+
+
+def test_numbers_beside_pixels_are_no_pixels(tmp_path):
+    table = load_digits(as_frame=True).data.assign(age=np.arange(1797) % 80 + 0.5)
+    about = columns.understand(table, tmp_path / "t.csv")
+    assert about[-1] == columns.Column("age", "numbers", "standardised", 0)
+    assert "pixels" in {column.kind for column in about}

@@ -12,7 +12,7 @@ from untuned.commands.job import Job, Ready, in_front
 from untuned.commands.sources import Asked
 from untuned.commands.verdicts import Verdicts
 from untuned.report.run_page import how_it_ended
-from untuned.tables import decisions, patches, row_files, thumbnails
+from untuned.tables import decisions, labels, patches, row_files, thumbnails
 from untuned.tables.decisions import Decisions
 from untuned.util import folder
 
@@ -32,7 +32,7 @@ def clean(job: Job, asked: Asked = PLAIN) -> str:
     """Find the labels that look wrong, write the folder, and give the summary."""
     job.check()
     asked.check(job.train)
-    with folder.written_whole(job.out, job.overwrite) as target:
+    with folder.written_whole(job.out, job.overwrite, asked.inputs(job)) as target:
         done = fit(job, job.train, asked)
         write(target, job, done, asked)
     return words(done, job)
@@ -165,11 +165,11 @@ def _cleaned(done: Cleaned, label: str, kept: np.ndarray) -> Any:
     frame = done.ready.rows(np.flatnonzero(kept))
     if done.decided is None:
         return frame
-    rows = done.ready.labels.rows[done.decided.settled]
-    corrected = done.ready.table.frame[label].copy()
     changed = done.decided.values != done.ready.y[done.decided.settled]
-    for row, value in zip(rows[changed], done.decided.values[changed].tolist(), strict=True):
-        corrected.iloc[row] = value
+    rows = done.ready.labels.rows[done.decided.settled[changed]]
+    corrected = labels.corrected(
+        done.ready.table.frame[label], done.ready.labels, rows, done.decided.values[changed]
+    )
     return frame.assign(**{label: corrected.loc[frame.index]})
 
 

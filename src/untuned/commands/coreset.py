@@ -16,7 +16,7 @@ from untuned.util import folder
 def coreset(job: Job, size: int) -> str:
     """Choose `size` rows with weights, write the folder, and give the summary."""
     job.check()
-    with folder.written_whole(job.out, job.overwrite) as target:
+    with folder.written_whole(job.out, job.overwrite, [job.train]) as target:
         ready = make_ready(job.train, job.label, "classes")
         _check_size(size, ready)
         from untuned.estimators import CoresetSelector

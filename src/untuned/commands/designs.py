@@ -31,6 +31,11 @@ class Asked(NamedTuple):
     features: Path | None = None
     task: Task | None = None
 
+    def inputs(self, job: Job) -> list[Path | None]:
+        """What is read."""
+        labels = Path(job.label) if job.train.suffix in MATRICES else None
+        return [job.train, self.features, self.groups, labels]
+
     def check(self, train: Path) -> None:
         """Refuse options that exclude each other before any file is read."""
         if self.groups and self.penalty:

@@ -17,7 +17,7 @@ from untuned.tables.columns import Column, Feature, features
 from untuned.tables.files import Table
 from untuned.tables.labels import Labels, Task
 from untuned.util import progress
-from untuned.util.wording import brief
+from untuned.util.wording import brief, is_unicode
 
 FARTHEST = 1e9  # of a trusted row's value, in spreads of the training rows
 
@@ -37,6 +37,12 @@ class Job:
 
     def check(self) -> None:
         """Refuse impossible options before any file is read."""
+        for given in sys.argv[1:]:
+            if not is_unicode(given):
+                raise ValueError(
+                    f"{brief(given)} holds letters that are not UTF-8, which no page or table can "
+                    "show; rename the file or folder."
+                )
         solver = solvers.get(self.method)()
         settings.check(solver, 1, self.max_seconds, None, self.seed, None, None)
 
@@ -108,6 +114,8 @@ def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[Any, Label
         for column in ready.columns:
             if column.kind != "left out":
                 _check_as_in_train(frame, column, path, ready.table.path)
+        categories = [each.name for each in ready.columns if each.kind == "categories"]
+        frame = frame.assign(**{name: columns.as_categories(frame[name]) for name in categories})
         X = ready.preparation.transform(frame[columns.names_used(ready.columns)])
         _check_range(X, frame, path, ready)
         return X.astype(np.float32), given

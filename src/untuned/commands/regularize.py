@@ -22,7 +22,7 @@ def regularize(job: Job, asked: Asked = PLAIN) -> str:
     """Fit the model and its strengths, write the folder, and give the summary."""
     job.check()
     asked.check(job.train)
-    with folder.written_whole(job.out, job.overwrite) as target:
+    with folder.written_whole(job.out, job.overwrite, asked.inputs(job)) as target:
         design = designs.design_of(job, asked)
         fitted = _fit(job, asked, design)
         saved_model.save(target, design.ready.preparation, _plain_model(fitted, design))

@@ -29,6 +29,10 @@ class Asked(NamedTuple):
     decisions: Path | None = None
     task: Task = "classes"
 
+    def inputs(self, job: Job) -> list[Path | None]:
+        """What is read, but for decisions, which are written again."""
+        return [job.train, self.trusted, self.features, self.probabilities]
+
     def check(self, train: Path) -> None:
         """Refuse options that exclude each other before any file is read."""
         if self.trusted and (self.features or self.probabilities):

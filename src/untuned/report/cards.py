@@ -125,7 +125,7 @@ def _against(run: Run, rows: pandas.Series) -> list[list[tuple[str, str]]]:
     """For each suspect the columns and values that speak against its label."""
     found: dict[int, list[tuple[str, str]]] = {}
     if "evidence" in run.found["files"]:
-        lines = run.table("evidence")
+        lines = run.table("evidence", names=(1, 2))  # column and value
         for row, column, value in zip(lines["row"], lines["column"], lines["value"], strict=True):
             found.setdefault(int(row), []).append((str(column), _value(value)))
     return [found.get(int(row), []) for row in rows]

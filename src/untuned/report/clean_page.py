@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 20  # with more, the most frequent pairs are shown in place of a square
 MOST_PAIRS = 100
+LABELS = (2, 3)  # where the labels given and suggested are, in rows as in suspects
 
 
 def contents(run: Run) -> Contents:
     """Suspects to decide on; given against suggested, and the quality of all labels."""
-    verdicts, suspects = run.table("rows"), run.table("suspects")
     is_numbers = run.found["input"]["task"] == "numbers"
+    labels = () if is_numbers else LABELS
+    verdicts, suspects = run.table("rows", names=labels), run.table("suspects", names=labels)
     quality = page.Section(
         "Quality of all labels",
         "Quality says how likely the given label is right: near 1 it is sound, near 0 it is "

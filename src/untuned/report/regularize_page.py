@@ -12,12 +12,13 @@ from untuned.util import wording
 MOST_BARS = 40
 MOST_COEFFICIENTS = 500
 MOST_ENTERED = 20
+FIRST = (0,)  # where the names of features, groups or classes are
 
 
 def contents(run: Run) -> Contents:
     """Strengths per feature, as a chart and a table, and the coefficients."""
     summary, found = run.found["summary"], run.found["input"]
-    coefficients = run.table("coefficients")
+    coefficients = run.table("coefficients", names=FIRST)
     largest = coefficients.iloc[:MOST_COEFFICIENTS]
     return Contents(
         f"Penalties for {found['label']} in {run.source}",
@@ -38,7 +39,7 @@ def contents(run: Run) -> Contents:
 
 def _strengths(run: Run) -> page.Section:
     """All strengths; where they differ, with a chart of the weakest."""
-    strengths = run.table("strengths")
+    strengths = run.table("strengths", names=FIRST)
     what = str(strengths.columns[0])
     text = "A weak penalty leaves a feature free, a strong one holds its coefficients near zero."
     chart = ""
@@ -58,7 +59,7 @@ def _strengths(run: Run) -> page.Section:
 
 def _path(run: Run) -> page.Section:
     """The way there: coefficients, loss, strengths, and features as they enter."""
-    path, entered = run.table("path"), run.table("entered")
+    path, entered = run.table("path"), run.table("entered", names=FIRST)
     best = float(path["strength"].iloc[int(path["loss"].argmin())])
     first = entered.iloc[:MOST_ENTERED]
     names = [str(name) for name in first["feature"]]
@@ -70,9 +71,13 @@ def _path(run: Run) -> page.Section:
         "step by step, and the features in the order in which they enter the model. Coloured "
         "are the first few; the mouse names the others.",
         charts.side_by_side(
-            charts.lines(run.table("lines"), "strength", "coefficient", "Coefficients", best),
+            charts.lines(
+                run.table("lines", names=FIRST), "strength", "coefficient", "Coefficients", best
+            ),
             charts.band(path, "Loss of rows held back", best),
-            charts.lines(run.table("search"), "step", "strength", "Strengths as they were found"),
+            charts.lines(
+                run.table("search", names=FIRST), "step", "strength", "Strengths as they were found"
+            ),
             charts.dots(names, first["strength"], "strength at which a feature enters"),
         ),
     )

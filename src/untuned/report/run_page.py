@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,11 +34,13 @@ class Run(NamedTuple):
     folder: Path
     found: dict[str, Any]  # result.json
 
-    def table(self, name: str, as_text: bool = False) -> pandas.DataFrame:
-        """One of the run's tables."""
+    def table(
+        self, name: str, as_text: bool = False, names: Sequence[int] = ()
+    ) -> pandas.DataFrame:
+        """One of the run's tables; see `files.read_own`."""
         from untuned.tables import files
 
-        return files.read_own(self.folder, str(self.found["files"][name]), as_text)
+        return files.read_own(self.folder, str(self.found["files"][name]), as_text, names)
 
     @property
     def source(self) -> str:
@@ -81,6 +84,7 @@ def write(folder: Path, out: Path) -> Path:
     run = read(folder)
     contents = _contents(run)
     partial, path = out / f"{FILE}.partial", out / FILE
+    out.mkdir(parents=True, exist_ok=True)
     try:
         page.write(partial, *contents)
         partial.replace(path)

@@ -59,16 +59,18 @@ class Feature(NamedTuple):
 def understand(frame: pandas.DataFrame, path: Path, takes: Takes = DENSE) -> list[Column]:
     """What each column is. `frame` has no label and only the rows that are used."""
     images = pixels.find(frame)
+    lit = set(images.columns) if images else set()
     columns = [
-        _understand_one(frame[name], path, images is not None, takes.text) for name in frame.columns
+        _understand_one(frame[name], path, name in lit, takes.text) for name in frame.columns
     ]
     if takes.sparse:
         columns = _thinned(columns, frame)
     if all(column.kind == "left out" for column in columns):
         kinds = "numbers, categories or text" if takes.text else "numbers or categories"
         raise ValueError(
-            f"{path} has no column to learn from besides the label; expected at least one column "
-            f"of {kinds} that is not empty and not the same in every row."
+            f"{path} has no column to learn from besides the label, as for example "
+            f"{brief(columns[0].name, 40)} is left out ({columns[0].note}); expected at least one "
+            f"column of {kinds} that is not empty and not the same in every row."
         )
     return columns
 
@@ -110,7 +112,7 @@ def _as_used(frame: pandas.DataFrame, columns: list[Column]) -> pandas.DataFrame
     return used.astype(dict.fromkeys(thin, pandas.SparseDtype(np.float64, 0.0))) if thin else used
 
 
-def _understand_one(values: pandas.Series, path: Path, is_image: bool, text: texts.Parts) -> Column:
+def _understand_one(values: pandas.Series, path: Path, is_pixel: bool, text: texts.Parts) -> Column:
     from pandas.api import types
 
     name, missing, there = str(values.name), int(values.isna().sum()), values.dropna()
@@ -134,7 +136,7 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool, text: tex
         refuse_extremes(values, path)
         if _counts_rows(there, name, distinct):
             return column("left out", "a different whole number in every row")
-        if is_image:
+        if is_pixel:
             return column("pixels", "scaled to 0 to 1")
         filled = f"{missing:,} missing set to the median, " if missing else ""
         return column("numbers", f"{filled}standardised")
@@ -143,6 +145,8 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool, text: tex
         empty = f", {missing:,} missing as empty ones" if missing else ""
         return column("text", f"{texts.in_words(text)}{empty}")
     if distinct > max(MOST_CATEGORIES, MOST_DISTINCT * len(there)):
+        if _have_commas(there):
+            return column("left out", "numbers with a decimal comma; save them with a point")
         return column("left out", "text that differs from row to row: names or identifiers")
     shown = f"{distinct:,} categories"
     if distinct > MOST_CATEGORIES:
@@ -150,6 +154,18 @@ def _understand_one(values: pandas.Series, path: Path, is_image: bool, text: tex
     else:
         shown += " as columns of 0 and 1"
     return column("categories", shown + (f", {missing:,} missing as a category" if missing else ""))
+
+
+def as_categories(values: pandas.Series) -> pandas.Series:
+    """Categories that are all numbers, or all missing, in one file and text in another."""
+    from pandas.api import types
+
+    if types.is_bool_dtype(values) or not types.is_numeric_dtype(values):
+        return values
+    words = [str(int(v)) if float(v).is_integer() else str(v) for v in values.dropna()]
+    texts = values.astype(object)
+    texts[values.notna()] = words
+    return texts
 
 
 def refuse_extremes(values: pandas.Series, path: Path) -> None:
@@ -190,6 +206,12 @@ def _are_dates(there: pandas.Series) -> bool:
         return True
     day = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})(\D.*)?"
     return bool(sample.astype(str).str.fullmatch(day).mean() > 0.9)
+
+
+def _have_commas(there: pandas.Series) -> bool:
+    """Text that nearly always is a number as much of Europe writes it, such as -1.234,5."""
+    comma = r"\s*[-+]?\d+([. ]\d{3})*,\d+\s*"
+    return bool(there.iloc[:200].astype(str).str.fullmatch(comma).mean() > 0.9)
 
 
 def names_used(columns: list[Column]) -> list[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import re
 import warnings
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from untuned.util import memory
 from untuned.util.wording import brief, reason
@@ -16,7 +19,11 @@ if TYPE_CHECKING:
     import pandas
 
 SEPARATORS = ",;\t|"
+MAGIC = b"PAR1"  # the first bytes of a Parquet file
 SAMPLE_BYTES = 2**20
+LONGEST_LINE = 2**26  # bytes: names of some million columns
+
+AS_WRITTEN: dict = {"dtype": str, "keep_default_na": False}  # cells, by pandas.read_csv
 
 EXPECTED = "expected the folder as untuned wrote it."
 
@@ -41,10 +48,12 @@ def read(path: Path, as_text: bool = False) -> Table:
     if path.is_dir():
         raise ValueError(f"{path} is a folder; expected a CSV or Parquet file.")
     with path.open("rb") as opened:
-        head = opened.read(SAMPLE_BYTES)
+        head = opened.read(len(MAGIC))
+        if head != MAGIC:
+            head += _lines(opened)
     if not head.strip():
         raise ValueError(f"{path} is empty; expected a CSV or Parquet file with rows.")
-    kind: Format = "parquet" if head.startswith(b"PAR1") else "csv"
+    kind: Format = "parquet" if head == MAGIC else "csv"
     try:
         frame = _read_parquet(path) if kind == "parquet" else _read_csv(path, head, as_text)
     except MemoryError:
@@ -52,7 +61,8 @@ def read(path: Path, as_text: bool = False) -> Table:
     except Exception as error:  # pandas and pyarrow raise a dozen kinds for damaged files
         if isinstance(error, ValueError) and str(error).startswith(str(path)):  # our own sentence
             raise
-        raise ValueError(f"{path} could not be read as {kind.upper()}: {reason(error)}.") from error
+        why = reason(error, after="Error tokenizing data. C error: ")  # as pandas begins
+        raise ValueError(f"{path} could not be read as {kind.upper()}: {why}.") from error
     if frame.empty:
         raise ValueError(f"{path} has no rows; expected a header and at least one row below it.")
     return Table(path, kind, frame)
@@ -68,8 +78,14 @@ def write(frame: pandas.DataFrame, folder: Path, name: str, kind: Format) -> str
     return file
 
 
-def read_own(folder: Path, name: str, as_text: bool = False) -> pandas.DataFrame:
-    """A table that `write` wrote into a folder; `name` comes from a file and may be anything."""
+def read_own(
+    folder: Path, name: str, as_text: bool = False, names: Sequence[int] = ()
+) -> pandas.DataFrame:
+    """A table that `write` wrote into a folder; `name` comes from a file and may be anything.
+
+    The columns at the places `names` hold names of classes or columns, which stay as they are
+    written: 001 is no number, and "None" is not missing. `as_text` says so of all columns.
+    """
     import pandas
 
     path = folder / name
@@ -81,8 +97,13 @@ def read_own(folder: Path, name: str, as_text: bool = False) -> pandas.DataFrame
     try:
         if path.suffix == ".parquet":
             return pandas.read_parquet(path)
-        how: dict = {"dtype": str, "keep_default_na": False} if as_text else {}
-        return pandas.read_csv(path, low_memory=False, **how)
+        if as_text:
+            return pandas.read_csv(path, **AS_WRITTEN)
+        frame = pandas.read_csv(path, low_memory=False)
+        if names:
+            texts = pandas.read_csv(path, usecols=list(names), **AS_WRITTEN)
+            frame[texts.columns] = texts
+        return frame
     except MemoryError:
         raise
     except Exception as error:  # as in `read`
@@ -105,7 +126,13 @@ def _read_parquet(path: Path) -> pandas.DataFrame:
     _check_names(path, parquet.read_schema(path).names)
     frame = pandas.read_parquet(path)
     frame.columns = frame.columns.map(str)
-    return frame.reset_index(drop=True)
+    frame = frame.reset_index(drop=True)
+    # scikit-learn's imputers know pandas.NA, its encoders do not.
+    for name in frame.select_dtypes(["string", "boolean"]):
+        values = frame[name]
+        if values.hasnans and getattr(values.dtype, "na_value", None) is pandas.NA:
+            frame[name] = values.astype(object).where(values.notna(), float("nan"))
+    return frame
 
 
 def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
@@ -113,35 +140,56 @@ def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
 
     if b"\0" in head:
         raise ValueError(f"{path} is neither CSV nor Parquet; expected one of them, uncompressed.")
-    whole = len(head) < SAMPLE_BYTES
-    # The last line of the sample may be cut in the middle of a letter.
-    sample = head if whole else head[: head.rfind(b"\n") + 1]
+    is_whole = len(head) == path.stat().st_size
     try:
-        text = sample.decode("utf-8-sig")
+        # A sample may end in the middle of a letter, where a line has no end.
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=is_whole)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not UTF-8 text (byte {error.start}); save it as CSV in UTF-8."
         ) from error
-    first = next(line for line in text.splitlines() if line.strip())
-    separator = max(SEPARATORS, key=first.count)
-    _check_names(path, next(csv.reader([first], delimiter=separator)))
-    if not whole:
-        few = pandas.read_csv(io.StringIO(text), sep=separator, nrows=1000)
-        lines = text.splitlines()[: len(few) + 1]
-        per_byte = few.memory_usage(deep=True).sum() / sum(len(line) + 1 for line in lines)
+    ends = _record_ends(text)
+    first = next((text[:end] for end in ends if text[:end].strip()), text).lstrip("\r\n")
+    unquoted = re.sub('"[^"]*"', "", first)
+    separator = max(SEPARATORS, key=unquoted.count)
+    _check_names(path, next(csv.reader(io.StringIO(first, newline=""), delimiter=separator)))
+    if not is_whole:
+        sample = text[: max(ends, default=0)]
+        few = None
+        if sample:
+            few = pandas.read_csv(io.StringIO(sample), sep=separator, low_memory=False)
+        # Where no row is seen whole, a table is taken for as large as its file.
+        per_byte = 1.0
+        if few is not None:
+            per_byte = few.memory_usage(deep=True).sum() / len(sample.encode())
         memory.check(path, per_byte * path.stat().st_size)
     with warnings.catch_warnings():
         # A warning here is a loss of data: rows with more cells than the header has names.
         warnings.simplefilter("error", pandas.errors.ParserWarning)
         try:
             # pandas' own way of reading, so that a saved model meets the same types again.
-            how: dict = {"dtype": str, "keep_default_na": False} if as_text else {}
+            how = AS_WRITTEN if as_text else {}
             return pandas.read_csv(path, sep=separator, index_col=False, low_memory=False, **how)
         except pandas.errors.ParserWarning as error:
             raise ValueError(
                 f"{path} has rows with more cells than its first line has names; give every "
                 "column a name, and quote text that holds the separator."
             ) from error
+
+
+def _lines(opened: BinaryIO) -> bytes:
+    """The first line, a sample of those after it, and the rest of the last of them."""
+    first = opened.readline(LONGEST_LINE)
+    return first + opened.read(SAMPLE_BYTES) + opened.readline(LONGEST_LINE)
+
+
+def _record_ends(text: str) -> Iterator[int]:
+    """Where lines end outside of quotes: a quoted text may go over many lines."""
+    end, quotes = 0, 0
+    for line in io.StringIO(text, newline=""):
+        end, quotes = end + len(line), quotes + line.count('"')
+        if quotes % 2 == 0:
+            yield end
 
 
 def _check_names(path: Path, names: list[str]) -> None:

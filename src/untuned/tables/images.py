@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from untuned.util.wording import brief
+from untuned.util.wording import brief, is_unicode
 
 if TYPE_CHECKING:
     import pandas
@@ -23,6 +23,7 @@ SIDE = 32  # pixels of the squares that features are made of
 MOST_PIXELS = 2**27  # of one image; a small file can claim to hold far more
 SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif")
 FORMATS = ("PNG", "JPEG")
+OURS = ("image", "sha256")  # columns of the table beside the label
 BESIDE_IMAGES = ("thumbs.db", "desktop.ini")  # what file managers leave
 
 
@@ -38,6 +39,11 @@ def read(folder: Path, label: str) -> Folder:
     """All images of a folder; those that cannot be decoded are left out and named."""
     import pandas
 
+    if label in OURS:
+        raise ValueError(
+            f"--label {label} is what a column of every table of images is called "
+            f"({', '.join(OURS)}); leave it out, since the folders in {folder} are the labels."
+        )
     classes = sorted(each for each in folder.iterdir() if each.is_dir() and not _is_hidden(each))
     if not classes:
         raise ValueError(
@@ -62,6 +68,9 @@ def read(folder: Path, label: str) -> Folder:
                     f"{brief(str(folder / name))} is no image by its name; expected only PNG and "
                     "JPEG files in the folders of the classes, so move it elsewhere."
                 )
+            if not is_unicode(name):
+                damaged.append(f"{name} (its name is not UTF-8)")
+                continue
             content = path.read_bytes()
             try:
                 squares.append(_square(content))
@@ -76,7 +85,7 @@ def read(folder: Path, label: str) -> Folder:
                 f"{brief(str(each))} has no image that can be read; expected PNG or JPEG images in "
                 "the folder of each class."
             )
-    frame = pandas.DataFrame(rows, columns=["image", label, "sha256"])
+    frame = pandas.DataFrame(rows, columns=[OURS[0], label, OURS[1]])
     return Folder(frame, np.stack(squares), damaged)
 
 

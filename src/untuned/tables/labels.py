@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Where the task is not given: more different whole numbers than this are a quantity, not classes.
 MOST_NUMBERED_CLASSES = 20
+UNSURE = 2**53  # from here on a float does not tell neighbouring whole numbers apart
 
 Task = Literal["classes", "numbers"]
 
@@ -42,7 +43,7 @@ def read(table: Table, name: str, task: Task | None) -> Labels:
     is_text = values.dtype == object
     distinct = len(np.unique(values))
     if task is None:
-        is_quantity = not is_text and (distinct > MOST_NUMBERED_CLASSES or not _are_whole(values))
+        is_quantity = not is_text and (distinct > MOST_NUMBERED_CLASSES or values.dtype.kind == "f")
         task = "numbers" if is_quantity else "classes"
     where = f"Label column {brief(name)} of {table.path}"
     largest = 0.0 if is_text else np.abs(values.astype(np.float64)).max()
@@ -52,10 +53,11 @@ def read(table: Table, name: str, task: Task | None) -> Labels:
         if is_text:
             raise ValueError(f"{where} holds text such as {brief(values[0])}; expected numbers.")
         values = values.astype(np.float64)
-    elif not is_text and not _are_whole(values):
+    elif values.dtype.kind == "f":
+        strange = values[(values != np.round(values)) | (np.abs(values) >= UNSURE)][0]
         raise ValueError(
-            f"{where} holds numbers such as {values[values != np.round(values)][0]:g}; expected "
-            "classes, that is text or whole numbers."
+            f"{where} holds numbers such as {strange:g}; expected classes, that is text or whole "
+            f"numbers below {UNSURE:,}."
         )
     elif distinct > len(rows) / 2:
         raise ValueError(
@@ -100,8 +102,25 @@ def _as_numbers_or_text(column: pandas.Series) -> np.ndarray:
     if types.is_bool_dtype(column) or not types.is_numeric_dtype(column):
         return column.astype(str).to_numpy(dtype=object)
     values: Any = column.to_numpy(dtype=np.float64)
-    return values.astype(np.int64) if _are_whole(values) else values
+    are_whole = (values == np.round(values)) & (np.abs(values) < UNSURE)
+    return values.astype(np.int64) if are_whole.all() else values
 
 
-def _are_whole(values: np.ndarray) -> bool:
-    return bool(np.isfinite(values).all() and (values == np.round(values)).all())
+def corrected(
+    column: pandas.Series, given: Labels, rows: np.ndarray, values: np.ndarray
+) -> pandas.Series:
+    """The label column with other labels in some rows of the file, in its own type if it can be."""
+    column = column.copy()
+    if given.task == "classes":
+        # Values are text or whole numbers; the cells may be yes/no, categories or dates.
+        classes, first = np.unique(given.values, return_index=True)
+        cells = column.iloc[given.rows[first]].tolist()
+        own = dict(zip(classes.tolist(), cells, strict=True))
+        changes = [own[value] for value in values.tolist()]
+    else:
+        changes = values.tolist()
+        if column.dtype != np.int64 or any(value != round(value) for value in changes):
+            column = column.astype(np.float64)
+    for row, value in zip(rows, changes, strict=True):
+        column.iloc[row] = value
+    return column

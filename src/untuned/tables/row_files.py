@@ -32,17 +32,17 @@ def matrix(path: Path, label: str) -> tuple[Any, np.ndarray]:
     `label` is the name of an array in the same file, or that of a file with a label for each row:
     .npy, or a table of one column.
     """
-    inside, given = None, Path(label)
-    if zipfile.is_zipfile(path):
-        with np.load(path) as archive:
-            inside = archive[label] if label in archive.files and label not in PARTS else None
-    found = _array(path, label if inside is not None else None)
-    if inside is not None:
-        values = inside
-    elif given.suffix == ".npy":
-        values = np.load(given) if given.is_file() else _no_labels(path, label)
-    else:
-        values = _one_column(given) if given.is_file() else _no_labels(path, label)
+    given = Path(label)
+    values = _labels_inside(path, label) if zipfile.is_zipfile(path) else None
+    found = _array(path, label if values is not None else None)
+    if values is None:
+        if not given.is_file():
+            raise ValueError(
+                f"{path} holds no array {brief(label)} and there is no file of that name; name an "
+                "array of labels beside the matrix, or a file with one label for each row, by "
+                "--label."
+            )
+        values = _labels(given) if given.suffix == ".npy" else _one_column(given)
     if values.shape != (found.shape[0],):
         raise ValueError(
             f"The labels {brief(label)} of {path} have the shape {values.shape}; expected "
@@ -52,10 +52,35 @@ def matrix(path: Path, label: str) -> tuple[Any, np.ndarray]:
     return found.astype(np.float32), values
 
 
-def _no_labels(path: Path, label: str) -> Any:
-    raise ValueError(
-        f"{path} holds no array {brief(label)} and there is no file of that name; name an array of "
-        "labels beside the matrix, or a file with one label for each row, by --label."
+def _labels_inside(path: Path, name: str) -> np.ndarray | None:
+    """The array of that name in an archive, if it has one beside the matrix."""
+    try:
+        with path.open("rb") as file, np.load(file) as archive:
+            return archive[name] if name in archive.files and name not in PARTS else None
+    except MemoryError:
+        raise
+    except Exception as error:  # as in `_array`
+        raise _unread_labels(f"The array {brief(name)} of {path}", error) from error
+
+
+def _labels(path: Path) -> np.ndarray:
+    try:
+        with path.open("rb") as file:
+            return np.load(file)
+    except MemoryError:
+        raise
+    except Exception as error:  # as in `_array`
+        raise _unread_labels(str(path), error) from error
+
+
+def _unread_labels(what: str, error: Exception) -> ValueError:
+    if "pickle" in str(error):  # what reading them would do is what we never do
+        return ValueError(
+            f"{what} holds Python objects or something else than an array, and is not read; save "
+            "labels as text or numbers, for example numpy.save(file, labels.astype(str))."
+        )
+    return ValueError(
+        f"{what} could not be read ({reason(error, 80)}); expected an array of labels."
     )
 
 

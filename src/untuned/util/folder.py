@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from untuned.util import lock
 from untuned.util.wording import FULL
 
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+
 
 @contextmanager
-def written_whole(out: Path, overwrite: bool) -> Iterator[Path]:
-    """Yield a folder beside `out` to write into; it becomes `out` only if all went well."""
+def written_whole(out: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
+    """Yield a folder beside `out` to write into; it becomes `out` only if all went well.
+
+    `inputs` are what the command reads, which must not go with the old folder.
+    """
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file; expected a folder, so give another name.")
     if out.is_dir() and any(out.iterdir()) and not overwrite:
         raise ValueError(
             f"--out {out} exists and is not empty; give another name, or --overwrite to replace it."
         )
-    out = out.absolute()  # so that "." and "runs/.." have a name and a parent
+    _check_place(out, [each for each in inputs if each is not None])
+    out = out.resolve()  # so that "." and "runs/.." have a name, and a link leads to its folder
     with _beside(out) as partial:
         yield partial
         # The old one goes only when the new one is in its place.
@@ -31,6 +38,26 @@ def written_whole(out: Path, overwrite: bool) -> Iterator[Path]:
             out.rename(old)
         partial.rename(out)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _check_place(out: Path, inputs: list[Path]) -> None:
+    """Refuse a folder whose replacement would take away more than the output of another run."""
+    place = out.resolve()
+    if Path.cwd().is_relative_to(place):
+        raise ValueError(
+            f"--out {out} is the folder you are in, or one around it, and would be replaced as a "
+            "whole; give the name of a new folder."
+        )
+    for each in inputs:
+        if each.resolve().is_relative_to(place):
+            raise ValueError(
+                f"{each} is in --out {out}, which is replaced as a whole; give the name of another "
+                "folder."
+            )
+        if each.is_dir() and place.is_relative_to(each.resolve()):
+            raise ValueError(
+                f"--out {out} is in {each}, which is read; give a folder outside of it."
+            )
 
 
 @contextmanager
@@ -83,6 +110,12 @@ def _beside(out: Path) -> Iterator[Path]:
             raise ValueError(
                 f"The disk of --out {out} is full; nothing was written, so make room or give a "
                 "folder on another disk."
+            ) from error
+        at = Path(str(error.filename))  # what is read may be forbidden, too
+        if error.errno in FORBIDDEN and (at in (out, *made) or str(at).startswith(str(partial))):
+            raise ValueError(
+                f"--out {out} cannot be written ({error.strerror}); give a folder in a place of "
+                "your own."
             ) from error
         raise
     finally:

@@ -27,15 +27,25 @@ def _of_machine() -> int:
 def _of_container(root: Path = Path("/sys/fs/cgroup")) -> int:
     """What the control group leaves; a number beyond any machine where there is no limit."""
     left = [2**62]
-    for limit, used in (
-        ("memory.max", "memory.current"),  # version 2
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),  # version 1
+    for folder, limit, used, kept in (
+        (root, "memory.max", "memory.current", "inactive_file"),  # version 2
+        (root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
         try:
-            left.append(int((root / limit).read_text()) - int((root / used).read_text()))
+            most, now = (int((folder / name).read_text()) for name in (limit, used))
         except (OSError, ValueError):  # no such file, or "max"
             continue
+        left.append(most - now + _kept_files(folder / "memory.stat", kept))
     return min(left)
+
+
+def _kept_files(statistics: Path, name: str) -> int:
+    """Bytes of files read before, which count as used and are given up when memory is asked for."""
+    try:
+        lines = (line.split() for line in statistics.read_text().splitlines())
+        return next(int(count) for what, count in lines if what == name)
+    except (OSError, ValueError, StopIteration):
+        return 0
 
 
 def check(path: Path, table_bytes: float) -> None:

@@ -93,6 +93,7 @@ def busy(what: str) -> Iterator[None]:
         yield
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console().status(f"{what} ..."):
+    with Console().status(Text(f"{what} ...")):  # no markup: names of files may have [brackets]
         yield

@@ -18,15 +18,21 @@ def brief(value: Any, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def is_unicode(name: str) -> bool:
+    """Whether tables and pages can hold a name; a file system may have others."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def number(value: float, digits: int = 6) -> str:
     """A number as people write it: so many digits, and no exponent below a thousand billions."""
     short = f"{value:.{digits}g}"
     return f"{float(short):.0f}" if "e+" in short and abs(value) < 1e15 else short
 
 
-def reason(error: BaseException, most: int = 200) -> str:
-    """The first sentence of another package's error, to be quoted in one of ours."""
-    first = re.split(r"(?<=[.!?])\s", _on_one_line(str(error)), maxsplit=1)[0]
+def reason(error: BaseException, most: int = 200, after: str = "") -> str:
+    """The first sentence of another package's error, `after` an opening, to be quoted in ours."""
+    text = _on_one_line(str(error)).removeprefix(after)
+    first = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]
     return (first or type(error).__name__)[:most].rstrip(".!? ")
 
 

@@ -80,8 +80,11 @@ class ParquetSource:
                     f"{', '.join(map(repr, known[:20]))}."
                 )
         self._wanted = list(dict.fromkeys(wanted))
-        first = self._read(0, 1)
-        self.kinds = [(leaf.dtype, leaf.shape[1:]) for leaf in first]
+        shapes = [leaf.shape[1:] for leaf in self._read(0, 1)]
+        # Of a column that is whole in one file and not in another, every row must fit.
+        kinds = (self._arrays(file.schema_arrow.empty_table()) for file in self._files)
+        dtypes = [np.result_type(*leaves) for leaves in zip(*kinds, strict=True)]
+        self.kinds = list(zip(dtypes, shapes, strict=True))
 
     def rebuild(self, leaves: list, /) -> Any:
         return dict(zip(self._columns, leaves, strict=True))
@@ -95,6 +98,9 @@ class ParquetSource:
         table = file.read_row_group(number, columns=self._wanted, use_threads=False)
         if most is not None:
             table = table.slice(0, most)
+        return self._arrays(table)
+
+    def _arrays(self, table: Any) -> list[np.ndarray]:
         found = {column: self._numbers(table, column) for column in self._wanted}
         return [
             found[group] if isinstance(group, str)
