@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
 import untuned
 from libraries import as_numpy, given
@@ -277,6 +278,18 @@ def test_f2sa_nears_the_solution_as_the_penalty_grows():
     )
     distance = [np.linalg.norm(run.state.x - problem.x_star()) for run in (far, near)]
     assert distance[1] < 0.3 * distance[0]
+
+
+@pytest.mark.parametrize("solver", [BSA(), F2SA(step_size=0.02)], ids=lambda solver: solver.name)
+def test_the_gradient_reported_belongs_to_the_y_that_f_is_taken_at(solver):
+    """`measure` is made of both; BSA moves y afterwards, and F2SA has a z as well."""
+    problem = quadratic(0, 3, 4, 5.0)
+    task = given(problem, "torch")
+    o = untuned.oracles(task.outer, task.inner, like=(task.x0, task.y0))
+    old = solver.init(o, task.x0, task.y0)
+    new, info = solver.step(o, old, untuned.Batch(uniform=torch.tensor(0.5)))
+    x, y, _ = (as_numpy(part) for part in solver.measured_at(old, new))
+    assert float(info.inner_grad_norm) == pytest.approx(np.linalg.norm(problem.g_y(x, y)))
 
 
 def test_vrbo_is_exact_on_full_batches():
