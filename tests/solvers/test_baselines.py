@@ -84,6 +84,7 @@ CASES = {
     "maid": (MAID(outer_smoothness=3.0, beta0=1.0), maid),
     "maid rough": (MAID(cross_smoothness=0.5, inverse_smoothness=0.3, eta=0.3, beta0=9.0), maid),
     "mrbo": (MRBO(**RATES, linear_steps=4, eta=0.6), mrbo),
+    "mrbo short memory": (MRBO(**RATES, linear_steps=2, eta=3.0), mrbo),
     "saba": (SABA(**RATES), saba),
     "soba": (SOBA(**RATES), soba),
     "stocbio": (StocBiO(**RATES, inner_steps=4, linear_steps=3), stocbio),
