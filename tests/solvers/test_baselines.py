@@ -269,6 +269,42 @@ def test_conjugate_gradients_need_fewer_products():
     assert products[1] < 0.1 * products[0]
 
 
+def test_conjugate_gradients_that_end_early_say_why():
+    """At a saddle of g the linear system has no solution to reach, with no cap in the way."""
+    zeros, ones = torch.zeros(2).double(), torch.ones(2).double()
+    saddle = lambda x, y: y[0] ** 2 - y[1] ** 2 + (x * y).sum()
+    flat = lambda x, y: (ones * y).sum()
+    solver = DTFBO(linear_solver="cg")
+    run = untuned.minimize(flat, saddle, zeros, zeros, method=solver, max_steps=1)
+    assert (run.history["indefinite"][-1], run.history["cap_hits"][-1]) == (1, 0)
+    assert "g was not convex in y" in run.message
+
+
+def test_a_cap_that_is_just_enough_is_not_hit():
+    """Two products solve a system of two variables: a cap of two ends nothing early."""
+    x, y = torch.zeros(2).double(), torch.tensor([0.25, 0.25]).double()
+    g = lambda x, y: (torch.tensor([1.0, 3.0]) * (y - 0.25 - x) ** 2).sum()
+    f = lambda x, y: ((y - 1.0) ** 2).sum()
+    hits = []
+    for cap in (1, 2):
+        solver = DTFBO(linear_solver="cg", cap=cap)
+        run = untuned.minimize(f, g, x, y, method=solver, max_steps=1)
+        hits.append((run.history["linear_steps"][-1], run.history["cap_hits"][-1]))
+    assert hits == [(1, 1), (2, 0)]
+
+
+def test_maid_says_so_where_a_trial_hits_its_cap():
+    """y starts solved; only at the x that is tried would it need more than one step."""
+    x = y = torch.zeros(2).double()
+    scales = torch.tensor([1.0, 30.0]).double()
+    o = untuned.oracles(
+        lambda x, y: ((y - 1.0) ** 2).sum(), lambda x, y: (scales * (y - x) ** 2).sum(), like=(x, y)
+    )
+    solver = MAID(cap=1, beta0=1.0)
+    _, info = solver.step(o, solver.init(o, x, y), untuned.Batch())
+    assert info.capped
+
+
 @pytest.mark.long
 def test_f2sa_nears_the_solution_as_the_penalty_grows():
     problem = quadratic(0, 3, 4, 5.0)
