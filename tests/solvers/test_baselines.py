@@ -373,6 +373,7 @@ def test_series_and_conjugate_gradients(name):
         (lambda: DTFBO(linear_solver="lu"), "DTFBO was given linear_solver='lu'; expected 'adag"),
         (lambda: ABO(sum_of="s"), "ABO was given sum_of='s'; expected 'inverse' or 'square'"),
         (lambda: ABO(inner_steps=-1), "ABO was given inner_steps=-1"),
+        (lambda: ABO(inner_steps=0), "ABO was given inner_steps=0; expected a whole number"),
         (lambda: BiSPS(outer_bound=float("inf")), "outer_bound=inf; expected a finite number"),
         (lambda: BiSLS(delta=-1.0), r"BiSLS was given delta=-1\.0; expected a finite number from"),
         (lambda: BiSLS(shrink=1.0), r"shrink=1\.0; expected a number between zero and one"),
