@@ -79,7 +79,7 @@ def quadratic_program(
         y = lib.active_solution(
             _search(lib, ops.epsilon(program.c)),
             partial(_on_held, lib),
-            lambda code: failures.tell(code, on_failure),
+            lambda code: failures.tell(code, on_failure, failures.OF_PROGRAMS),
             program,
             (lambda code: failures.marks(lib, code, on_failure)),
         )
