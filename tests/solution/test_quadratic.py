@@ -163,6 +163,15 @@ def test_reasons_are_those_of_programs():
         solve(*saddle, **inside)
 
 
+def test_only_the_symmetric_part_of_the_matrix_counts():
+    """y' Q y has no other; its derivative is that of the value, entry by entry."""
+    Q = torch.tensor([[2.0, 1.0], [0.0, 2.0]], dtype=torch.float64, requires_grad=True)
+    c = -torch.ones(2, dtype=torch.float64)
+    y = solve(Q, c)
+    torch.testing.assert_close(y, torch.full((2,), 0.4).double())
+    assert torch.autograd.gradcheck(lambda Q: solve(Q, c), (Q,))
+
+
 @pytest.mark.parametrize("name", FAILURES)
 def test_no_solution_or_no_derivative(name):
     given, rows = FAILURES[name]
