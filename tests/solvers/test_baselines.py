@@ -379,8 +379,26 @@ def test_series_and_conjugate_gradients(name):
         (lambda: BiSLS(shrink=1.0), r"shrink=1\.0; expected a number between zero and one"),
         (lambda: MAID(strong_convexity=0), "MAID was given strong_convexity=0"),
         (lambda: F2SA2(nu=-0.1), r"F2SA2 was given nu=-0\.1"),
+        (
+            lambda: DTFBO(alpha0="Auto"),
+            "alpha0='Auto'; expected a finite number above zero or 'auto'",
+        ),
+        (lambda: DTFBO(horizon="never"), "expected a whole number from 1 up or 'anytime'"),
+        (lambda: VRBO(period=np.int64(0)), "VRBO was given period=0"),
+        (lambda: SOBA(step_size=np.float32(-1)), r"SOBA was given step_size=-1\.0"),
     ],
 )
 def test_bad_hyperparameters_are_named(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_hyperparameters_may_be_numbers_of_numpy():
+    """As what a sweep over an array gives; a checkpoint knows Python's only."""
+    assert VRBO(period=np.int64(3), step_size=np.float64(0.5)) == VRBO(period=3, step_size=0.5)
+    made = DTFBO(alpha0=np.float32(0.5), inner_steps=np.int32(4), horizon=np.uint8(9))
+    assert [type(value) for value in (made.alpha0, made.inner_steps, made.horizon)] == [
+        float,
+        int,
+        int,
+    ]

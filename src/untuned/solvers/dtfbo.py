@@ -103,10 +103,10 @@ class DTFBO(Solver):
         require_start(self, *self.start_values)
         require_positive(self, "eta_x", "eta_y", "eta_v", "c_y", "c_v")
         require_choice(self, "linear_solver", "adagrad-norm", "cg")
-        counts = ["inner_steps", "linear_steps"]
-        if self.horizon != "anytime":
-            counts.append("horizon")
+        counts = ("inner_steps", "linear_steps")
         require_count(self, "cap", *(name for name in counts if getattr(self, name) is not None))
+        if self.horizon is not None:
+            require_count(self, "horizon", otherwise="anytime")
 
     def for_run(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> DTFBO:
         """This method with the run's number of steps for T, if none was given."""
