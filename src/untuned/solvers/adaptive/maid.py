@@ -104,7 +104,7 @@ class MAID(Solver):
     name: ClassVar[str] = "maid"
     loops: ClassVar[str] = "double"
     to_tune: ClassVar[tuple[str, ...]] = ("strong_convexity", "outer_smoothness")
-    start_values: ClassVar[tuple[str, ...]] = ("eps0", "delta0", "beta0")
+    first_steps: ClassVar[tuple[str, ...]] = ("beta0",)
 
     def __post_init__(self) -> None:
         require_positive(self, "strong_convexity", "outer_smoothness", "eps0", "delta0", "beta0")
