@@ -82,7 +82,7 @@ def momentum(problem, x, y, T, *, step_size, outer_ratio, rows, eta, solve) -> l
     records = []
     for t in range(T):
         oracle.reset()
-        eta_t = 1.0 if t == 0 else eta / (t + 1) ** (2 / 3)
+        eta_t = 1.0 if t == 0 else min(1.0, eta / (t + 1) ** (2 / 3))
         rho = step_size / (t + 1) ** (1 / 3)
         gamma = step_size / outer_ratio / (t + 1) ** (1 / 3)
 

@@ -10,7 +10,7 @@ def mrbo(problem, x, y, T, *, step_size, outer_ratio, rows, linear_steps=10, eta
     """Make T x-updates; return one record per update.
 
     Steps: y step_size/(t+1)^(1/3), x (step_size/outer_ratio)/(t+1)^(1/3); the series keeps
-    step_size itself. eta_t = eta/(t+1)^(2/3), but 1 at t = 0.
+    step_size itself. eta_t = eta/(t+1)^(2/3), at most 1, and 1 at t = 0.
     Draws: inner (both gradients and both cross products), outer, then one inner per product.
     In a record u is the y-direction, direction the x-direction, v belongs to (x_t, y_t).
     """

@@ -15,7 +15,7 @@ def sustain(
 
     uniform(t), in [0, 1), gives p = floor(uniform(t) * linear_steps), shared by both points.
     Steps: y step_size/(t+1)^(1/3), x (step_size/outer_ratio)/(t+1)^(1/3); the series keeps
-    step_size itself. eta_t = eta/(t+1)^(2/3), but 1 at t = 0.
+    step_size itself. eta_t = eta/(t+1)^(2/3), at most 1, and 1 at t = 0.
     Draws: inner (both gradients and both cross products), outer, then one inner per product.
     In a record u is the y-direction, direction the x-direction, v belongs to (x_t, y_t).
     """

@@ -1,5 +1,6 @@
 """f or g turning non-finite ends a run at that step, with the best point kept."""
 
+import dataclasses
 import math
 from functools import cache
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+import untuned
 from refusals import array, both_libraries, f, g, inf, minimize, nan
 from untuned.ops.cache import reusable
-from untuned.solvers import DTFBO, STFBO
+from untuned.run import messages
+from untuned.solvers import ABO, DTFBO, MAID, SOBA, STFBO, BiSLS
 
 MAX_STEPS = 30
 BAD = 10  # a step at which x is still on its way, and which ends no seven steps
@@ -245,3 +248,52 @@ def test_divergence_is_kept_by_a_checkpoint(library, method, tmp_path):
     assert first.steps == again.steps == BAD
     for one, other in zip(numbers(first), numbers(again), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", untuned.solvers.names())
+def test_what_a_message_advises_makes_first_steps_shorter(name):
+    """`start_values` are to be raised and `first_steps` lowered: one step of each is the judge."""
+
+    def moved(solver):
+        """On slopes along which no search finds an end."""
+        x = y = torch.zeros(2).double()
+        falling = lambda x, y: x.sum()
+        result = untuned.minimize(
+            falling, lambda x, y: 1e-4 * ((y - 1) ** 2).sum(), x, y, method=solver, max_steps=2
+        )
+        return float(torch.cat([result.state.x, result.state.y]).norm())
+
+    method = untuned.solvers.get(name)
+    factors = dict.fromkeys(method.start_values, 10.0) | dict.fromkeys(method.first_steps, 0.1)
+    usual = method()
+    changed = {name: factor * getattr(usual, name) for name, factor in factors.items()}
+    if changed:
+        assert 0 < moved(dataclasses.replace(usual, **changed)) < 0.9 * moved(usual)
+
+
+@pytest.mark.parametrize(
+    ("solver", "advice"),
+    [
+        (STFBO(), ", or raise alpha0, beta0, gamma0, which makes the first steps shorter."),
+        (SOBA(), ", or try smaller step_size."),
+        (BiSLS(), ", or try smaller first_x, first_y."),
+        (MAID(), ", or try smaller beta0."),
+        (ABO(), ", or try other values of strong_convexity."),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_advice_after_a_divergence(solver, advice):
+    columns = ("outer", "inner_grad_norm", "residual_norm", "hypergrad_norm", "inner")
+    record = dict.fromkeys(columns, nan) | {"step": 3, "indefinite": 0}
+    limits = {"tol": None, "max_steps": 9}
+    assert messages.sentence("diverged", record, 1.0, limits, "float64", solver).endswith(advice)
+
+
+def test_advice_where_a_cap_is_hit():
+    record = {"step": 3, "indefinite": 0, "hypergrad_norm": 0.5, "cap_hits": 3}
+    text = [
+        messages.sentence("cap_hit", record, 1.0, {"tol": None}, "float64", solver)
+        for solver in (DTFBO(), MAID())
+    ]
+    assert "Raise cap, loosen c_y or c_v, or check" in text[0]
+    assert "Raise cap, or check" in text[1]

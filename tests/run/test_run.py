@@ -14,7 +14,20 @@ import untuned
 from libraries import as_numpy, given
 from reference.problems import quadratic, regularization
 from untuned.run.result import COLUMNS, STATUSES
-from untuned.solvers import DTFBO, STFBO
+from untuned.solvers import (
+    ABO,
+    AID,
+    BSA,
+    DTFBO,
+    F2SA,
+    F2SA2,
+    ITD,
+    STFBO,
+    VRBO,
+    AmIGO,
+    BiSPS,
+    StocBiO,
+)
 
 TASK = given(quadratic(0, 3, 4, 5.0), "jax").positional
 
@@ -221,6 +234,33 @@ def test_an_unsolved_start_is_not_taken_for_the_best():
     x0, y0 = np.full(2, -3.0), np.ones(2)
     result = untuned.minimize(toward_one, follow, x0, y0, method="s-tfbo", max_steps=500)
     np.testing.assert_array_equal(result.x, result.state.x)
+
+
+SLOW = {"step_size": 0.01, "outer_ratio": 0.1}  # ten steps of y leave four fifths of the way
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        ABO(strong_convexity=2.0), AID(**SLOW), AmIGO(**SLOW), BSA(**SLOW), BiSPS(longest_y=0.01),
+        F2SA(step_size=0.02, delta=0.1), F2SA2(**SLOW), ITD(**SLOW), StocBiO(**SLOW),
+        VRBO(**SLOW, linear_steps=3),
+    ],
+    ids=lambda solver: solver.name,
+)  # fmt: skip
+def test_an_unsolved_start_is_not_the_best_of_a_double_loop(solver):
+    """A few steps on y do not solve for it; Phi, in closed form, judges the x that comes back."""
+
+    def phi(x):
+        return float((x - 1.0) ** 2 + (x - 3.0) ** 2)
+
+    def outer(x, y):  # its least value, 0, is at the start; along y = x it is 2, at x = 2
+        return toward_one(x, y) + ((x - 3.0) ** 2).sum()
+
+    x0, y0 = torch.full((1,), 3.0).double(), torch.ones(1).double()
+    result = untuned.minimize(outer, follow, x0, y0, method=solver, max_steps=60)
+    assert phi(result.state.x) < 3.7
+    assert phi(result.x) < 3.7 < phi(x0)
 
 
 @pytest.mark.long

@@ -82,6 +82,20 @@ def test_two_libraries():
 
 
 @every_library
+def test_strengths_that_are_no_numbers(library):
+    with refused("l1 has dtype str; expected real numbers"):
+        argmin(library, l1="strong")
+    with refused("l1 holds ", "expected NumPy arrays or the library of x"):
+        argmin(library, l1=array("jax" if library == "torch" else "torch", [1.0, 1.0]))
+
+
+def test_no_entries_on_a_simplex():
+    start = {"a": np.array([0.25, 0.75]), "none": np.zeros(0)}
+    with refused("y0['none'] has no entries", "leave it out of y0."):
+        untuned.argmin(lambda x, y: g(x, y["a"]), np.ones(2), start, constraint="simplex")
+
+
+@every_library
 @pytest.mark.parametrize(
     "constraint", ["box", 3, (0.0,), (0.0, "1"), [0.0, 1.0], abs, (True, 2.0)], ids=repr
 )

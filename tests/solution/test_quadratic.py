@@ -145,6 +145,33 @@ FAILURES = {
 }
 
 
+@pytest.mark.parametrize("name", ["Q", "c", "A", "b", "G", "h"])
+def test_what_is_not_finite_is_said_to_be(name):
+    """A program has no y0 and no steps, so it is not told of any."""
+    given = dict(zip(("Q", "c", "A", "b", "G", "h"), tensors(program(0)), strict=True))
+    given[name] = given[name].clone()
+    given[name].view(-1)[0] = torch.nan
+    with pytest.raises(RuntimeError, match="an array holds a value that is not finite"):
+        solve(**given)
+
+
+def test_reasons_are_those_of_programs():
+    (given, rows), (saddle, inside) = FAILURES["empty"], FAILURES["saddle"]
+    with pytest.raises(RuntimeError, match="A y = b and G y <= h may contradict each other"):
+        solve(*given, **rows)
+    with pytest.raises(RuntimeError, match="Q has a negative eigenvalue"):
+        solve(*saddle, **inside)
+
+
+def test_only_the_symmetric_part_of_the_matrix_counts():
+    """y' Q y has no other; its derivative is that of the value, entry by entry."""
+    Q = torch.tensor([[2.0, 1.0], [0.0, 2.0]], dtype=torch.float64, requires_grad=True)
+    c = -torch.ones(2, dtype=torch.float64)
+    y = solve(Q, c)
+    torch.testing.assert_close(y, torch.full((2,), 0.4).double())
+    assert torch.autograd.gradcheck(lambda Q: solve(Q, c), (Q,))
+
+
 @pytest.mark.parametrize("name", FAILURES)
 def test_no_solution_or_no_derivative(name):
     given, rows = FAILURES[name]

@@ -78,6 +78,17 @@ def test_simplex(seed):
     np.testing.assert_allclose(jacobian, finite, atol=1e-6 * abs(finite).max() + 1e-9)
 
 
+@pytest.mark.parametrize("bounds", [(np.float32(0), None), (np.int64(0), np.float64(2))], ids=repr)
+def test_numpy_numbers_are_bounds_and_tolerances(bounds):
+    """As for `minimize`; they come from an array's least entry, say. A leaf may be empty."""
+    target = torch.tensor([-1.0, 0.5]).double()
+    y0 = {"a": torch.ones(2).double(), "none": torch.zeros(0, 3).double()}
+    g = lambda x, y: ((y["a"] - x) ** 2).sum() + y["none"].sum()
+    y = untuned.argmin(g, target, y0, constraint=bounds, tol=np.float32(1e-3))
+    np.testing.assert_allclose(y["a"], [0, 0.5], atol=1e-12)
+    assert y["none"].shape == (0, 3)
+
+
 def test_every_leaf_on_its_own_simplex_and_not_quadratic():
     g = lambda x, y: (torch.exp(3 * y["a"]) @ x + (y["b"] ** 4).sum() + (y["a"].sum() - x[0]) ** 2
                       + ((y["b"] - x[:2]) ** 2).sum())  # fmt: skip

@@ -90,7 +90,10 @@ def g(x, y):
     ("changes", "start"),
     [
         ({"lowest": 100.0}, "Phi(x0) is "),
-        ({"lowest": math.nan}, "Phi(x0) is "),
+        ({"lowest": math.nan}, "lowest is nan"),
+        ({"lowest": "low"}, "lowest is 'low'"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": "one"}, "seed is 'one'"),
         ({"points": -1}, "points is -1"),
         ({"points": 2.0}, "points is 2.0"),
         ({"radius": 0.0}, "radius is 0.0"),

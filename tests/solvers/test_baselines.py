@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
 import untuned
 from libraries import as_numpy, given
@@ -83,6 +84,7 @@ CASES = {
     "maid": (MAID(outer_smoothness=3.0, beta0=1.0), maid),
     "maid rough": (MAID(cross_smoothness=0.5, inverse_smoothness=0.3, eta=0.3, beta0=9.0), maid),
     "mrbo": (MRBO(**RATES, linear_steps=4, eta=0.6), mrbo),
+    "mrbo short memory": (MRBO(**RATES, linear_steps=2, eta=3.0), mrbo),
     "saba": (SABA(**RATES), saba),
     "soba": (SOBA(**RATES), soba),
     "stocbio": (StocBiO(**RATES, inner_steps=4, linear_steps=3), stocbio),
@@ -267,6 +269,42 @@ def test_conjugate_gradients_need_fewer_products():
     assert products[1] < 0.1 * products[0]
 
 
+def test_conjugate_gradients_that_end_early_say_why():
+    """At a saddle of g the linear system has no solution to reach, with no cap in the way."""
+    zeros, ones = torch.zeros(2).double(), torch.ones(2).double()
+    saddle = lambda x, y: y[0] ** 2 - y[1] ** 2 + (x * y).sum()
+    flat = lambda x, y: (ones * y).sum()
+    solver = DTFBO(linear_solver="cg")
+    run = untuned.minimize(flat, saddle, zeros, zeros, method=solver, max_steps=1)
+    assert (run.history["indefinite"][-1], run.history["cap_hits"][-1]) == (1, 0)
+    assert "g was not convex in y" in run.message
+
+
+def test_a_cap_that_is_just_enough_is_not_hit():
+    """Two products solve a system of two variables: a cap of two ends nothing early."""
+    x, y = torch.zeros(2).double(), torch.tensor([0.25, 0.25]).double()
+    g = lambda x, y: (torch.tensor([1.0, 3.0]) * (y - 0.25 - x) ** 2).sum()
+    f = lambda x, y: ((y - 1.0) ** 2).sum()
+    hits = []
+    for cap in (1, 2):
+        solver = DTFBO(linear_solver="cg", cap=cap)
+        run = untuned.minimize(f, g, x, y, method=solver, max_steps=1)
+        hits.append((run.history["linear_steps"][-1], run.history["cap_hits"][-1]))
+    assert hits == [(1, 1), (2, 0)]
+
+
+def test_maid_says_so_where_a_trial_hits_its_cap():
+    """y starts solved; only at the x that is tried would it need more than one step."""
+    x = y = torch.zeros(2).double()
+    scales = torch.tensor([1.0, 30.0]).double()
+    o = untuned.oracles(
+        lambda x, y: ((y - 1.0) ** 2).sum(), lambda x, y: (scales * (y - x) ** 2).sum(), like=(x, y)
+    )
+    solver = MAID(cap=1, beta0=1.0)
+    _, info = solver.step(o, solver.init(o, x, y), untuned.Batch())
+    assert info.capped
+
+
 @pytest.mark.long
 def test_f2sa_nears_the_solution_as_the_penalty_grows():
     problem = quadratic(0, 3, 4, 5.0)
@@ -277,6 +315,18 @@ def test_f2sa_nears_the_solution_as_the_penalty_grows():
     )
     distance = [np.linalg.norm(run.state.x - problem.x_star()) for run in (far, near)]
     assert distance[1] < 0.3 * distance[0]
+
+
+@pytest.mark.parametrize("solver", [BSA(), F2SA(step_size=0.02)], ids=lambda solver: solver.name)
+def test_the_gradient_reported_belongs_to_the_y_that_f_is_taken_at(solver):
+    """`measure` is made of both; BSA moves y afterwards, and F2SA has a z as well."""
+    problem = quadratic(0, 3, 4, 5.0)
+    task = given(problem, "torch")
+    o = untuned.oracles(task.outer, task.inner, like=(task.x0, task.y0))
+    old = solver.init(o, task.x0, task.y0)
+    new, info = solver.step(o, old, untuned.Batch(uniform=torch.tensor(0.5)))
+    x, y, _ = (as_numpy(part) for part in solver.measured_at(old, new))
+    assert float(info.inner_grad_norm) == pytest.approx(np.linalg.norm(problem.g_y(x, y)))
 
 
 def test_vrbo_is_exact_on_full_batches():
@@ -323,13 +373,32 @@ def test_series_and_conjugate_gradients(name):
         (lambda: DTFBO(linear_solver="lu"), "DTFBO was given linear_solver='lu'; expected 'adag"),
         (lambda: ABO(sum_of="s"), "ABO was given sum_of='s'; expected 'inverse' or 'square'"),
         (lambda: ABO(inner_steps=-1), "ABO was given inner_steps=-1"),
+        (lambda: ABO(inner_steps=0), "ABO was given inner_steps=0; expected a whole number"),
         (lambda: BiSPS(outer_bound=float("inf")), "outer_bound=inf; expected a finite number"),
         (lambda: BiSLS(delta=-1.0), r"BiSLS was given delta=-1\.0; expected a finite number from"),
         (lambda: BiSLS(shrink=1.0), r"shrink=1\.0; expected a number between zero and one"),
         (lambda: MAID(strong_convexity=0), "MAID was given strong_convexity=0"),
         (lambda: F2SA2(nu=-0.1), r"F2SA2 was given nu=-0\.1"),
+        (
+            lambda: DTFBO(alpha0="Auto"),
+            "alpha0='Auto'; expected a finite number above zero or 'auto'",
+        ),
+        (lambda: DTFBO(horizon="never"), "expected a whole number from 1 up or 'anytime'"),
+        (lambda: VRBO(period=np.int64(0)), "VRBO was given period=0"),
+        (lambda: SOBA(step_size=np.float32(-1)), r"SOBA was given step_size=-1\.0"),
     ],
 )
 def test_bad_hyperparameters_are_named(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_hyperparameters_may_be_numbers_of_numpy():
+    """As what a sweep over an array gives; a checkpoint knows Python's only."""
+    assert VRBO(period=np.int64(3), step_size=np.float64(0.5)) == VRBO(period=3, step_size=0.5)
+    made = DTFBO(alpha0=np.float32(0.5), inner_steps=np.int32(4), horizon=np.uint8(9))
+    assert [type(value) for value in (made.alpha0, made.inner_steps, made.horizon)] == [
+        float,
+        int,
+        int,
+    ]

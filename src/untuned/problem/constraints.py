@@ -29,8 +29,7 @@ def projection(ops: Ops, constraint: Any) -> Callable[[Tree], Tree]:
         constraint = (0.0, None)
     is_pair = isinstance(constraint, tuple) and len(constraint) == 2
     if is_pair and any(bound is not None for bound in constraint):
-        low, high = (_bound(bound, constraint) for bound in constraint)
-        ends = (-math.inf if low is None else low, math.inf if high is None else high)
+        ends = bounds(constraint, EXPECTED)
         if ends[0] > ends[1]:
             raise ValueError(
                 f"constraint={brief(constraint)} has its low end above its high end; give "
@@ -42,15 +41,19 @@ def projection(ops: Ops, constraint: Any) -> Callable[[Tree], Tree]:
                 "or None for no bound."
             )
         return lambda x: ops.tree_map(lambda leaf: ops.clip(leaf, *ends), x)
-    raise _unknown(constraint)
+    raise unknown(constraint, EXPECTED)
 
 
-def _bound(bound: Any, constraint: Any) -> float | None:
-    is_number = isinstance(bound, int | float | np.number) and not isinstance(bound, bool)
-    if bound is not None and not is_number:
-        raise _unknown(constraint)
-    return None if bound is None else float(bound)
+def bounds(constraint: tuple, expected: str) -> tuple[float, float]:
+    """The ends of a pair (low, high), infinite for None; `expected` is what a pair may be."""
+    for bound in constraint:
+        is_number = isinstance(bound, int | float | np.integer | np.floating)
+        if bound is not None and (not is_number or isinstance(bound, bool)):
+            raise unknown(constraint, expected)
+    low, high = constraint
+    return -math.inf if low is None else float(low), math.inf if high is None else float(high)
 
 
-def _unknown(constraint: Any) -> ValueError:
-    return ValueError(f"constraint={brief(constraint)} is not known; expected {EXPECTED}.")
+def unknown(constraint: Any, expected: str) -> ValueError:
+    """What is said of a constraint that is none of those expected."""
+    return ValueError(f"constraint={brief(constraint)} is not known; expected {expected}.")

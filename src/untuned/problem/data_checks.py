@@ -67,20 +67,9 @@ def arrays(ops: Ops, tree: Tree, name: str, like: Any) -> Tree:
     if tree is None:
         return None
     for leaf, path in zip(ops.flatten(tree)[0], ops.paths(tree), strict=True):
-        library = array_libraries.library_of(leaf)
-        if library not in ("numpy", ops.name):
-            raise ValueError(
-                f"{name}{path} holds {variables.SPOKEN[library]} and x0 holds "
-                f"{variables.SPOKEN[ops.name]}; expected NumPy arrays or the library of x0, so "
-                "convert it."
-            )
-        dtype = variables.dtype_of(ops, leaf)
-        if not dtype.startswith(("bool", "int", "uint", "float", "bfloat", "longdouble")):
-            raise ValueError(
-                f"{name}{path} has dtype {dtype}; expected real numbers, so encode it first, for "
-                "example labels as 0, 1, 2."
-            )
-        if library != "numpy" and ops.device_name(leaf) != ops.device_name(like):
+        variables.check_real(ops, leaf, name + path)
+        is_numpy = array_libraries.library_of(leaf) == "numpy"
+        if not is_numpy and ops.device_name(leaf) != ops.device_name(like):
             raise ValueError(
                 f"{name}{path} is on {ops.device_name(leaf)} and the variables are on "
                 f"{ops.device_name(like)}; expected one device for both, so move one of them."

@@ -11,6 +11,7 @@ from untuned import ops as array_libraries
 from untuned.ops import Ops, Tree
 
 FLOATS = ("float32", "float64")
+REAL = ("bool", "int", "uint", "float", "bfloat", "longdouble")  # how names of dtypes begin
 SPOKEN = {"jax": "JAX arrays", "torch": "torch tensors", "numpy": "NumPy arrays"}
 
 
@@ -89,6 +90,22 @@ def dtype_of(ops: Ops, leaf: Any) -> str:
         dtype = np.asarray(leaf).dtype
         return "str" if dtype.kind == "U" else dtype.name  # NumPy's own name is "str96"
     return ops.dtype_name(leaf)
+
+
+def check_real(ops: Ops, leaf: Any, place: str, x_name: str = "x0") -> None:
+    """Refuse what is of another library than x, or is no array of real numbers."""
+    library = array_libraries.library_of(leaf)
+    if library not in ("numpy", ops.name):
+        raise ValueError(
+            f"{place} holds {SPOKEN[library]} and {x_name} holds {SPOKEN[ops.name]}; expected "
+            f"NumPy arrays or the library of {x_name}, so convert it."
+        )
+    dtype = dtype_of(ops, leaf)
+    if not dtype.startswith(REAL):
+        raise ValueError(
+            f"{place} has dtype {dtype}; expected real numbers, so encode it first, for example "
+            "labels as 0, 1, 2."
+        )
 
 
 def prepared(ops: Ops, tree: Tree, name: str, dtype: str) -> Tree:

@@ -47,7 +47,7 @@ def make(problem: Problem, solver: Solver, tol: float | None) -> Callable:
                 halt = ops.where(converged, stopping.CONVERGED, halt)
             halt = ops.where(finite, halt, stopping.DIVERGED)
             better = finite & (info.measure <= carry.best.measure)
-            if solver.loops == "single":
+            if not stopping.answers_for_y(solver):
                 better = better & stopping.inner_is_solved(info, reference)
             candidate = Best(info.measure, *solver.measured_at(carry.state, state))
             return Carry(

@@ -81,7 +81,8 @@ def _what_happened(
         return (
             f"Ended after {step} steps, and in {record['cap_hits']} of them a sub-loop hit its "
             f"cap before reaching its accuracy: {went}, but less exactly than the method asks. "
-            "Raise cap, loosen c_y or c_v, or check the inner problem with untuned.check_problem."
+            f"Raise cap, {'loosen c_y or c_v, ' * hasattr(solver, 'c_y')}or check the inner "
+            "problem with untuned.check_problem."
         )
     return _divergence(record, solver)
 
@@ -98,6 +99,10 @@ def _if_too_short(solver: Any, step_x: float) -> str:
 def _longer_steps(solver: Any) -> str:
     if solver.start_values:
         return f"smaller {', '.join(solver.start_values)} ({READ_MORE})"
+    return _others(solver)
+
+
+def _others(solver: Any) -> str:
     return f"other values of {' and '.join(solver.to_tune)}"
 
 
@@ -118,8 +123,10 @@ def _divergence(record: dict[str, Any], solver: Any) -> str:
     if solver.start_values:
         values = ", ".join(solver.start_values)
         shorter = f", or raise {values}, which makes the first steps shorter"
+    elif solver.first_steps:
+        shorter = f", or try smaller {', '.join(solver.first_steps)}"
     else:
-        shorter = f", or try smaller {solver.to_tune[0]}" if solver.to_tune else ""
+        shorter = f", or try {_others(solver)}" if solver.to_tune else ""
     return (
         f"Diverged at step {record['step']}: {what} became {value}. x, y and v are those "
         f"of the best step before it. Check f and g there with untuned.check_problem{shorter}."

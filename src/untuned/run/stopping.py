@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from untuned.ops import Ops, Scalar
-from untuned.solvers.base import CONVERGED, CUT, DIVERGED, ENOUGH, GO_ON, STALLED, Info
+from untuned.solvers.base import CONVERGED, CUT, DIVERGED, ENOUGH, GO_ON, STALLED, Info, Solver
 
 __all__ = ["CONVERGED", "CUT", "DIVERGED", "ENOUGH", "GO_ON", "STALLED"]
 
@@ -59,6 +59,16 @@ def is_converged(info: Info, reference: Reference, tol: float, loops: str) -> Sc
         & (info.inner_grad_norm <= tol * reference.inner_grad_norm)
         & (info.residual_norm <= tol * reference.residual_norm)
     )
+
+
+def answers_for_y(solver: Solver) -> bool:
+    """Whether a method vouches for the y of its `measure`, and no look at its gradient is needed.
+
+    That is so where its inner loop ends by a test (the products of such a step cannot be told
+    beforehand), and where the measure is a mean over many steps. A fixed number of steps on y may
+    be far too few.
+    """
+    return solver.loops == "double" and (solver.averages or solver.cost.hvp is None)
 
 
 def inner_is_solved(info: Info, reference: Reference) -> Scalar:

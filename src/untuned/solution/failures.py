@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,29 @@ REASONS = {
 }
 
 
-def sentence(codes: Any) -> str | None:
+NO_PROGRAM = (
+    "no y was found at which y' Q y / 2 + c' y is least; A y = b and G y <= h may contradict each "
+    "other, or it may fall without end within them"
+)
+OF_PROGRAMS = {  # the same for quadratic programs, which have no y0 and no steps to give
+    newton.NOT_FINITE: "an array holds a value that is not finite; remove or replace it",
+    newton.NOT_FOUND: NO_PROGRAM,
+    newton.LOST: NO_PROGRAM,
+    newton.NOT_CONVEX: (
+        "Q has a negative eigenvalue, or none above zero along what A, b, G and h leave free, or "
+        "they hold y twice over, so the solution has no derivative; add a ridge to Q, or leave out "
+        "rows of A and G that others imply"
+    ),
+}
+
+
+def sentence(codes: Any, reasons: Mapping[int, str] = REASONS) -> str | None:
     """What went wrong, for one problem or many; None if nothing did."""
     codes = np.asarray(codes).reshape(-1).astype(int)
     failed = codes[codes != newton.FINE]
     if not len(failed):
         return None
-    reason = REASONS[int(np.bincount(failed).argmax())]
+    reason = reasons[int(np.bincount(failed).argmax())]
     if len(codes) == 1:
         return f"The inner problem has no solution to give: {reason}."
     return (
@@ -44,11 +61,11 @@ def sentence(codes: Any) -> str | None:
     )
 
 
-def tell(codes: Any, on_failure: str) -> None:
+def tell(codes: Any, on_failure: str, reasons: Mapping[int, str] = REASONS) -> None:
     """Raise or warn where a problem failed and that was asked for."""
     if on_failure == "nan":
         return
-    text = sentence(codes)
+    text = sentence(codes, reasons)
     if text is not None and on_failure == "raise":
         raise RuntimeError(text)
     if text is not None:

@@ -193,6 +193,7 @@ def _verdict(lib: Any, p: Program, y: Any, z: Any, held: Any, epsilon: float) ->
     rows = lib.join([p.A, held[..., None] * p.G], -2)
     rows = rows / lib.maximum(norm(rows), epsilon)
     regular = newton.factored(lib, p.Q / scale + rows.mT @ rows, epsilon).regular
-    known = lib.isfinite(norm(p.c) + norm(p.b) + norm(p.h))
+    entries = sum(abs(part).sum(-1).sum(-1)[..., None] for part in (p.Q, p.A, p.G))
+    known = lib.isfinite(norm(p.c) + norm(p.b) + norm(p.h) + entries)
     fails = ~lib.isfinite(norm(y) + norm(z))
     return newton.verdict(lib.where, known, close & ~fails, convex & regular & ~fails, zero)

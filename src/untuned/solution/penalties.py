@@ -43,6 +43,9 @@ def strengths(ops: Ops, lib: Any, l1: Tree, y: Tree, together: Groups) -> tuple[
     sizes = [math.prod(leaf.shape) for leaf in ops.flatten(y)[0]]
     count = together.number if together.of_entry else sum(sizes)
 
+    for leaf, path in zip(ops.flatten(l1)[0], ops.paths(l1), strict=True):
+        variables.check_real(ops, leaf, f"l1{path}", "x")
+
     def convert(leaf: Any) -> Any:
         plain = variables.is_plain_number(leaf)
         return lib.take_in(np.asarray(leaf, np.float64) if plain else leaf, like)

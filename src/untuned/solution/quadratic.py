@@ -38,7 +38,8 @@ def quadratic_program(
 
     Parameters
     ----------
-    Q : symmetric matrix without negative eigenvalues, (n, n), or a stack of them, (..., n, n).
+    Q : matrix without negative eigenvalues, (n, n), or a stack of them, (..., n, n); only its
+        symmetric part counts.
     c : vector (n,), or a stack.
     A, b : equalities, (m, n) and (m,), or stacks; None for none.
     G, h : inequalities, likewise. What is no stack is shared by all programs of one.
@@ -79,7 +80,7 @@ def quadratic_program(
         y = lib.active_solution(
             _search(lib, ops.epsilon(program.c)),
             partial(_on_held, lib),
-            lambda code: failures.tell(code, on_failure),
+            lambda code: failures.tell(code, on_failure, failures.OF_PROGRAMS),
             program,
             (lambda code: failures.marks(lib, code, on_failure)),
         )
@@ -124,4 +125,5 @@ def _program(lib: Any, arrays: dict[str, Tree]) -> Program:
             f"the axes in front of {', '.join(NAMES)} are {brief(leads)}; expected stacks of the "
             "same size, or none."
         ) from None
+    full["Q"] = (full["Q"] + full["Q"].mT) / 2  # y' Q y knows no more of it
     return Program(*(lib.broadcast_to(full[name], (*lead, *shapes[name])) for name in NAMES))

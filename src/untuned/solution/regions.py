@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from untuned.problem.constraints import bounds, unknown
 from untuned.util.wording import brief
 
 EXPECTED = '"simplex", "nonnegative" or a pair of numbers (low, high)'
@@ -92,26 +93,14 @@ def region(constraint: Any, leaves: tuple[int, ...]) -> Region:
     if isinstance(constraint, str) and constraint == "nonnegative":
         return Region(low=0.0)
     if not (isinstance(constraint, tuple) and len(constraint) == 2):
-        raise _unknown(constraint)
-    low, high = (_bound(bound, constraint) for bound in constraint)
-    found = Region(-math.inf if low is None else low, math.inf if high is None else high)
+        raise unknown(constraint, EXPECTED)
+    found = Region(*bounds(constraint, EXPECTED))
     if not (found.low <= found.high and found.low < math.inf and found.high > -math.inf):
         raise ValueError(
             f"constraint={brief(constraint)} leaves no finite y; give (low, high) with low <= "
             "high, or None for no bound."
         )
     return found
-
-
-def _bound(bound: Any, constraint: Any) -> float | None:
-    is_number = isinstance(bound, int | float) and not isinstance(bound, bool)
-    if bound is not None and not is_number:
-        raise _unknown(constraint)
-    return None if bound is None else float(bound)
-
-
-def _unknown(constraint: Any) -> ValueError:
-    return ValueError(f"constraint={brief(constraint)} is not known; expected {EXPECTED}.")
 
 
 def _over(lib: Any, sizes: tuple[int, ...], part: Any, y: Any) -> Any:

@@ -25,7 +25,6 @@ from untuned.util.wording import brief, unknown
 DENSE_UP_TO = 256  # variables; their Hessians then take no more than half a megabyte each
 NEARLY = 1e-5  # a sum of one after rounding to float32
 MODES = ("nan", "raise", "warn")
-REAL = ("bool", "int", "uint", "float", "bfloat")
 
 
 class Settings(NamedTuple):
@@ -140,19 +139,7 @@ def _data(ops: Ops, lib: Any, data: Tree, like: Any) -> Tree:
     if not leaves:
         raise ValueError("data holds no array; leave it out, or give arrays.")
     for leaf, path in zip(leaves, paths, strict=True):
-        library = array_libraries.library_of(leaf)
-        if library not in ("numpy", ops.name):
-            raise ValueError(
-                f"data{path} holds {variables.SPOKEN[library]} and x holds "
-                f"{variables.SPOKEN[ops.name]}; expected NumPy arrays or the library of x, so "
-                "convert it."
-            )
-        dtype = variables.dtype_of(ops, leaf)
-        if not dtype.startswith(REAL):
-            raise ValueError(
-                f"data{path} has dtype {dtype}; expected real numbers, so encode it first, for "
-                "example labels as 0, 1, 2."
-            )
+        variables.check_real(ops, leaf, f"data{path}", "x")
     return ops.tree_map(lambda leaf: lib.take_in(leaf, like), data)
 
 
@@ -175,6 +162,13 @@ def _check_inside(ops: Ops, lib: Any, y: Tree, region: Region, constraint: Any) 
         return
     for leaf, path in zip(ops.flatten(y)[0], ops.paths(y), strict=True):
         array = lib.numbers(leaf)
+        if array.size == 0:
+            if region.leaves:
+                raise ValueError(
+                    f"y0{path} has no entries, and constraint={brief(constraint)} asks for entries "
+                    "that sum to one; leave it out of y0."
+                )
+            continue
         low, high, total = float(array.min()), float(array.max()), float(array.sum())
         bounds = np.array([region.low, region.high], array.dtype)  # 0.3 is another in float32
         inside = bounds[0] <= low and high <= bounds[1]
@@ -188,7 +182,7 @@ def _check_inside(ops: Ops, lib: Any, y: Tree, region: Region, constraint: Any) 
 
 
 def _tol(tol: Any) -> float | None:
-    is_number = isinstance(tol, int | float) and not isinstance(tol, bool)
+    is_number = isinstance(tol, int | float | np.floating) and not isinstance(tol, bool)
     if tol is not None and not (is_number and 0 < tol < 1):
         raise ValueError(
             f"tol={brief(tol)} is not usable; expected a number between 0 and 1, the share of the "

@@ -66,7 +66,10 @@ class Solver(ABC):
     """Hyperparameters a user must choose for each problem; messages advise to change them."""
 
     start_values: ClassVar[tuple[str, ...]] = ()
-    """Hyperparameters that set how long the first steps are; messages advise to change them."""
+    """Hyperparameters that first steps are divided by; messages advise larger or smaller ones."""
+
+    first_steps: ClassVar[tuple[str, ...]] = ()
+    """Hyperparameters that steps are multiplied by; messages advise smaller ones."""
 
     needs_blocks: ClassVar[bool] = False
     """Whether batches are to be fixed blocks of rows that come back, each with its number."""

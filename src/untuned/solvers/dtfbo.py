@@ -103,10 +103,10 @@ class DTFBO(Solver):
         require_start(self, *self.start_values)
         require_positive(self, "eta_x", "eta_y", "eta_v", "c_y", "c_v")
         require_choice(self, "linear_solver", "adagrad-norm", "cg")
-        counts = ["inner_steps", "linear_steps"]
-        if self.horizon != "anytime":
-            counts.append("horizon")
+        counts = ("inner_steps", "linear_steps")
         require_count(self, "cap", *(name for name in counts if getattr(self, name) is not None))
+        if self.horizon is not None:
+            require_count(self, "horizon", otherwise="anytime")
 
     def for_run(self, rows: Pair, batch_sizes: Pair, max_steps: int) -> DTFBO:
         """This method with the run's number of steps for T, if none was given."""
@@ -162,6 +162,7 @@ class DTFBO(Solver):
             inner_steps=y.steps,
             linear_steps=v.steps,
             capped=y.capped | v.capped,
+            indefinite=v.indefinite,
             inner_drawn=self.inner_draws,
             counts=Counts(1, y.steps + y_tests, v.steps + v_tests, 1),
             **value_estimate(o, f.value, y.norm, v.point),
@@ -223,14 +224,16 @@ class DTFBO(Solver):
         linear = o.linear(state.x, y, draw(ops, batch.inner, self.inner_draws - 1))
         residual = ops.sub(f_y, linear.hvp(state.v))
         until = self.linear_steps is None
+        epsilon = self._epsilon(self.c_v, state.t) if until else 0.0
         found = conjugate_gradient.solve(
-            ops, linear.hvp, residual, state.v,
-            tolerance=self._epsilon(self.c_v, state.t) if until else 0.0,
+            ops, linear.hvp, residual, state.v, tolerance=epsilon,
             most=self.linear_steps or self.cap,
         )  # fmt: skip
-        capped = found.steps >= self.cap if until else False
-        no_rate = ops.scalar(0.0, y)
-        return Descent(found.z, found.residual_norm, no_rate, found.steps, capped), linear
+        v = Descent(found.z, found.residual_norm, ops.scalar(0.0, y), found.steps)  # no rate
+        if until:  # without a test, a curvature of zero may be that of a residual of zero
+            unsolved = found.residual_norm > epsilon**0.5
+            v = v._replace(capped=unsolved & (found.steps >= self.cap), indefinite=found.indefinite)
+        return v, linear
 
     def _epsilon(self, c: float, t: Scalar) -> Scalar:
         if self.horizon == "anytime":

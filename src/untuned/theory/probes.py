@@ -125,7 +125,7 @@ def estimate(
     >>> round(found.constants.mu, 6), round(found.constants.L_g1, 3)
     (2.0, 4.0)
     """
-    _check_probing(points, radius)
+    _check_probing(points, radius, lowest, seed)
     problem = build(outer, inner, x0, y0, outer_data, inner_data)
     with problem.precision():
         flat = _Probed(problem)
@@ -156,12 +156,16 @@ def estimate(
     return Estimate(constants, len(near), float(radius))
 
 
-def _check_probing(points: Any, radius: Any) -> None:
-    if type(points) is not int or points < 0:
-        raise ValueError(f"points is {brief(points)}; expected a whole number from 0 up.")
-    is_number = isinstance(radius, int | float) and not isinstance(radius, bool)
-    if not (is_number and 0 < radius < math.inf):
-        raise ValueError(f"radius is {brief(radius)}; expected a finite number above zero.")
+def _check_probing(points: Any, radius: Any, lowest: Any, seed: Any) -> None:
+    for name, value in (("points", points), ("seed", seed)):
+        is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not is_whole or value < 0:
+            raise ValueError(f"{name} is {brief(value)}; expected a whole number from 0 up.")
+    for name, value, least in (("radius", radius, 0.0), ("lowest", lowest, -math.inf)):
+        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not (is_number and least < value < math.inf):
+            above = " above zero" if name == "radius" else ""
+            raise ValueError(f"{name} is {brief(value)}; expected a finite number{above}.")
 
 
 def _in_ball(rng: np.random.Generator, size: int, radius: float) -> np.ndarray:

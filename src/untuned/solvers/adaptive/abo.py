@@ -66,7 +66,8 @@ class ABO(Solver):
     def __post_init__(self) -> None:
         require_positive(self, "strong_convexity")
         require_choice(self, "sum_of", "inverse", "square")
-        require_count(self, "linear_steps", *(["inner_steps"] if self.inner_steps else []))
+        inner = [] if self.inner_steps is None else ["inner_steps"]
+        require_count(self, "linear_steps", *inner)
 
     @property
     def cost(self) -> Counts:

@@ -62,7 +62,7 @@ class BiSLS(Solver):
     name: ClassVar[str] = "bisls"
     loops: ClassVar[str] = "double"
     to_tune: ClassVar[tuple[str, ...]] = ("delta",)
-    start_values: ClassVar[tuple[str, ...]] = ("first_x", "first_y")
+    first_steps: ClassVar[tuple[str, ...]] = ("first_x", "first_y")
 
     def __post_init__(self) -> None:
         require_positive(self, "first_x", "first_y", "eta")

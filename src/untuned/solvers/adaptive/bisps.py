@@ -49,6 +49,7 @@ class BiSPS(Solver):
     name: ClassVar[str] = "bisps"
     loops: ClassVar[str] = "double"
     to_tune: ClassVar[tuple[str, ...]] = ("longest_x", "longest_y")
+    first_steps: ClassVar[tuple[str, ...]] = to_tune
 
     def __post_init__(self) -> None:
         require_positive(self, "longest_x", "longest_y", "c")

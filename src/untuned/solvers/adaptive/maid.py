@@ -104,7 +104,7 @@ class MAID(Solver):
     name: ClassVar[str] = "maid"
     loops: ClassVar[str] = "double"
     to_tune: ClassVar[tuple[str, ...]] = ("strong_convexity", "outer_smoothness")
-    start_values: ClassVar[tuple[str, ...]] = ("eps0", "delta0", "beta0")
+    first_steps: ClassVar[tuple[str, ...]] = ("beta0",)
 
     def __post_init__(self) -> None:
         require_positive(self, "strong_convexity", "outer_smoothness", "eps0", "delta0", "beta0")
@@ -137,21 +137,20 @@ class MAID(Solver):
             f = o.outer(moved, solved.point, batch.outer)
             rise = f.value - at.f.value + (ops.norm(f.grad_y) + slope) * at.eps + slack
             descends = rise <= -self.eta * self.eta * rate * h_norm * h_norm
-            return moved, solved.point, descends, solved.steps
+            return moved, solved.point, descends, solved.steps, solved.capped
 
         def going(carry: tuple) -> Scalar:
-            *_, descends, _, tries = carry
+            *_, descends, _, _, tries = carry
             return ops.logical_not(descends) & (tries < self.most_tries)
 
         def shorten(carry: tuple) -> tuple:
-            rate, _, y, _, steps, tries = carry
+            rate, _, y, _, steps, capped, tries = carry
             rate = self.shrink * rate
-            moved, y, descends, more = trial(rate, y)
-            return rate, moved, y, descends, steps + more, tries + 1
+            moved, y, descends, more, ended = trial(rate, y)
+            return rate, moved, y, descends, steps + more, capped | ended, tries + 1
 
-        moved, y, descends, steps = trial(state.beta, at.y)
-        carry = (state.beta, moved, y, descends, steps, ops.counter(1))
-        rate, moved, y, descends, steps, tries = ops.while_loop(going, shorten, carry)
+        carry = (state.beta, *trial(state.beta, at.y), ops.counter(1))
+        rate, moved, y, descends, steps, capped, tries = ops.while_loop(going, shorten, carry)
         info = Info(
             outer=at.f.value,
             inner_grad_norm=at.g_norm,
@@ -160,7 +159,7 @@ class MAID(Solver):
             step_x=ops.where(descends, rate, 0.0 * rate),
             inner_steps=at.y_steps + steps,
             linear_steps=at.v_steps,
-            capped=at.capped,
+            capped=at.capped | capped,
             counts=Counts(
                 at.tries + tries, at.y_steps + at.tries + steps + tries,
                 at.v_steps + at.tries, at.tries,

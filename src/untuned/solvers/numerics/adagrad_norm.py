@@ -37,6 +37,7 @@ class Descent(NamedTuple):
     accumulator: Scalar
     steps: Scalar
     capped: Scalar = False  # ended by the cap, not by its test
+    indefinite: Scalar = 0  # 1 if a direction without positive curvature ended it
 
 
 def descend_until(

@@ -35,6 +35,7 @@ class Tuned(Solver):
     # The e of rho, sigma and gamma.
     exponents: ClassVar[tuple[float, float, float]] = (0.0, 0.0, 0.0)
     to_tune: ClassVar[tuple[str, ...]] = ("step_size", "outer_ratio")
+    first_steps: ClassVar[tuple[str, ...]] = ("step_size",)
 
     def __post_init__(self) -> None:
         require_positive(self, "step_size", "outer_ratio")

@@ -86,18 +86,17 @@ class F2SA(Tuned):
         rates = self.rates(o, t, y)
 
         def descend(carry: tuple) -> tuple:
-            y, z, _, k = carry
+            y, z, k = carry
             f = o.outer(x, y, draw(ops, batch.outer, k))
             toward = o.inner_grad(x, y, draw(ops, batch.inner, 2 * k))
             gradient = o.inner_grad(x, z, draw(ops, batch.inner, 2 * k + 1))
             y = ops.axpy(-rates.y, ops.axpy(penalty, toward, f.grad_y), y)
-            return y, ops.axpy(-rates.v, gradient, z), gradient, k + 1
+            return y, ops.axpy(-rates.v, gradient, z), k + 1
 
-        start = (y, z, ops.zeros_like(z), ops.counter(0))
-        ended = ops.while_loop(lambda carry: carry[-1] < self.inner_steps, descend, start)
-        y, z, gradient, _ = ended
+        start = (y, z, ops.counter(0))
+        y, z, _ = ops.while_loop(lambda carry: carry[-1] < self.inner_steps, descend, start)
         f = o.outer(x, y, draw(ops, batch.outer, self.inner_steps))
-        at_y, _ = o.inner_grads(x, y, draw(ops, batch.inner, 2 * self.inner_steps))
+        at_y, gradient = o.inner_grads(x, y, draw(ops, batch.inner, 2 * self.inner_steps))
         at_z, _ = o.inner_grads(x, z, draw(ops, batch.inner, 2 * self.inner_steps + 1))
         direction = ops.axpy(penalty, ops.sub(at_y, at_z), f.grad_x)
         x, h_norm = descend_x(o, rates.x, direction, ops.norm(direction), x)

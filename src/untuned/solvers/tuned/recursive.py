@@ -3,7 +3,7 @@
 STORM's recursion for a direction d that follows D(z_t): with D at the new and at the previous
 point on the same rows,
 
-    d_t = D(z_t) + (1 - eta_t) (d_{t-1} - D(z_{t-1})),   eta_0 = 1.
+    d_t = D(z_t) + (1 - eta_t) (d_{t-1} - D(z_{t-1})),   eta_0 = 1,  eta_t <= 1.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Recursive(Tuned):
     """Momentum by differences for both levels; parameters as in `Tuned`, and
 
     linear_steps : length of the Neumann series.
-    eta : momentum eta / (t+1)^{2/3}, 1 at the first step.
+    eta : momentum min(1, eta / (t+1)^{2/3}), 1 at the first step.
     """
 
     linear_steps: int = 10
@@ -103,7 +103,7 @@ class Recursive(Tuned):
             series,
         )
         later = decayed(o, self.eta, t, 2 / 3, y)
-        keep = ops.where(t > 0, 1 - later, 0 * later)
+        keep = ops.where((t > 0) & (later < 1), 1 - later, 0 * later)
         u = ops.axpy(keep, ops.sub(u, before.gradient), now.gradient)
         d = ops.axpy(keep, ops.sub(d, before.hypergradient), now.hypergradient)
         new_y = ops.axpy(-rates.y, u, y)
