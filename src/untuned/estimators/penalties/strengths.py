@@ -13,6 +13,7 @@ import numpy as np
 from untuned.estimators.penalties.objectives.scaling import Scaling, Turn
 
 LOWEST, MOST_PER_ROW = 1e-4, 100.0
+TINY = 1e-300
 
 
 class Bend(NamedTuple):
@@ -161,4 +162,8 @@ class Strengths(NamedTuple):
 
 def two_digits(logarithms: np.ndarray) -> np.ndarray:
     """Strengths of two digits: data resolve no more, and no rounding of a run shows in them."""
-    return np.array([float(f"{s:.1e}") for s in np.exp(logarithms)])
+    s = np.exp(logarithms)
+    power = np.floor(np.log10(np.maximum(s, TINY))).astype(int) - 1
+    grown, shrunk = 10.0 ** np.maximum(power, 0), 10.0 ** np.maximum(-power, 0)
+    # Whole numbers and one division: the nearest float to what is shown.
+    return np.rint(s / grown * shrunk) * grown / shrunk

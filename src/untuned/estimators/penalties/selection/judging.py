@@ -70,14 +70,16 @@ class Judges:
         self.of = np.flatnonzero(plan.judge.any(axis=0))
         self.rows = plan.judge[:, self.of].T
         self.weight = np.broadcast_to(weight, self.rows.shape)[self.rows]
-        self.best: np.ndarray | None = None  # losses of the best point
+        self.first = self.best = np.zeros(0)  # losses of the first point, and of the best
         self.is_worse = False  # whether the last point is far worse than that
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
         """The weighted sum of their losses."""
         z = self.models.seen(x, y)[self.of]
         losses = self.models.judged(z)[self.rows].astype(np.float64)
-        if self.best is None or self.weight @ losses < self.weight @ self.best:
+        if not len(self.first):
+            self.first = self.best = losses
+        if self.weight @ losses < self.weight @ self.best:
             self.best = losses
         self.is_worse = is_far_worse(losses, self.best, self.weight)
         return float(self.weight @ losses)

@@ -22,9 +22,8 @@ import numpy as np
 
 from untuned.estimators.penalties.folds import Plans, RowRoles
 from untuned.estimators.penalties.objectives import closed_ridge, condensed, scaling
-from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
+from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge, Nothing
 from untuned.estimators.penalties.objectives.objective import MOST_INVERTED, Inner, Outer
-from untuned.estimators.penalties.objectives.solved import Solved
 from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.selection import leave_one_out, outcome, strides
 from untuned.estimators.penalties.selection.fitting import (
@@ -196,8 +195,7 @@ def _many(
     # Solved, as the models that were there had a part in training on rows that judge now.
     if closed:
         seer = outer = ClosedRidge(models)
-        inner, x = Solved(seer.solve), x.astype(np.float64)
-        y = inner.at(x).y
+        inner, x, y = Nothing(), x.astype(np.float64), np.zeros(1)
     else:
         seer, outer, inner = models, Outer(models), Inner(models)
         y = solved(models, x, [alike(models, x, at.coef, at.intercept)], HONEST)
@@ -212,12 +210,14 @@ def _many(
         return lost or (at.passes is not None and models.passes >= at.passes)
 
     result = run(outer, inner, x, y, tol=TOLERANCE[x.dtype.name], callback=over)
-    sides = [seer.model(point.x, point.y) for point in (watch.start, watch.best)]
-    found = watch.best.x.mean(axis=0)
-    (w, b), earned = sides[1], watch.best is not watch.start
-    if earned:
-        before, after = (judged(rows, given.judge, *side) for side in sides)
-        earned = is_more_than_chance(before - after, weights(rows, given.judge))
+    if watch.best is watch.start:
+        return at._replace(result=result)
+    found, (w, b) = watch.best.x.mean(axis=0), seer.model(watch.best.x, watch.best.y)
+    gains = judges.first - judges.best
+    if used is not rows:  # the rows themselves were not asked yet
+        models_before = seer.model(watch.start.x, watch.start.y)
+        gains = judged(rows, given.judge, *models_before) - judged(rows, given.judge, w, b)
+    earned = is_more_than_chance(gains, weights(rows, given.judge))
     if earned and plans.check is not None:
         earned = _holds_elsewhere(rows, plans.check, group, scales, at, found)
     if not earned:
