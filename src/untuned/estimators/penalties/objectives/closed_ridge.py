@@ -23,6 +23,7 @@ from scipy import sparse
 from scipy.linalg import lapack
 
 from untuned.closed_form import stacked
+from untuned.estimators.penalties.folds import alike
 from untuned.estimators.penalties.objectives.objective import Models
 
 MOST_ENTRIES = 2**23  # of all factors: 64 MB
@@ -145,11 +146,12 @@ class ClosedRidge:
 
     def _through(self, factors: list, sides: np.ndarray, which: np.ndarray) -> np.ndarray:
         """Some models' matrices, inverted, times their sides (features, models, columns)."""
-        found = np.zeros_like(sides)
+        of_model = np.ascontiguousarray(np.moveaxis(sides, 1, 0))
+        found = np.zeros_like(of_model)
         for of_part, part in zip(factors, self.parts, strict=True):
             for k in which:
-                found[:, k, part] = lapack.dpotrs(of_part[k], sides[:, k, part])[0]
-        return found
+                found[k, :, part] = lapack.dpotrs(of_part[k], of_model[k, :, part])[0]
+        return np.moveaxis(found, 0, 1)
 
     def _fit_wide(self, s: np.ndarray) -> Fit:
         vectors, columns = s.shape[1:]
@@ -232,10 +234,11 @@ def _factor(matrix: np.ndarray) -> np.ndarray:
 
 def _products(X: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """X^t W X of each model, (models, features, features): a sum over sets of rows used alike."""
-    used, number = np.unique(weight > 0, axis=1, return_inverse=True)
+    used = (weight > 0).T
+    first, number = alike(used)
     found = np.zeros((len(weight), X.shape[1], X.shape[1]))
-    for k, users in enumerate(used.T):
-        which = np.flatnonzero(number.ravel() == k)
+    for k, users in enumerate(used[first]):
+        which = np.flatnonzero(number == k)
         if users.any():
             part = X[which]
             products = (part * weight[users][0, which][:, None]).T @ part

@@ -4,11 +4,12 @@
    else by the first plan's folds, in which every row judges: by `minimize`, or in strides where
    the Hessians of models are too large to be inverted (strides.py).
 2. From there, and from its models, one per group. Its steps are watched on rows that had no part
-   in it (folds.py), and end where the loss there has not fallen for PATIENCE steps, or is far worse
-   than the least. Models of squared errors are solved in closed form. The step with the least loss
-   is taken if that is better than one strength by more than two standard errors of the difference,
-   else one strength is kept: a model with many strengths has to earn them. Where a split of the
-   rows was enough to find them, all other rows are asked too.
+   in it (folds.py), and end where the loss there has not fallen for PATIENCE steps, has grown by
+   more than f has fallen (judging.py), or is far worse than the least. Models of squared errors are
+   solved in closed form. The step with the least loss is taken if that is better than one strength
+   by more than two standard errors of the difference, else one strength is kept: a model with many
+   strengths has to earn them. Where a split of the rows was enough to find them, all other rows are
+   asked too.
 3. The mean of their logarithms is the result. The model with it is fitted to all rows (`fit`).
 """
 
@@ -115,7 +116,7 @@ def search(
         steps += at.result.steps
     strengths = _strengths(bend, at.x)
     trail.found.append(strengths)
-    exact = plans.one is None and at.coef is one.coef
+    exact = plans.one is None and at.x is one.x
     return Found(strengths, (at.coef, at.intercept), exact, at.result, steps, trail.path())
 
 
@@ -212,16 +213,19 @@ def _many(
     result = run(outer, inner, x, y, tol=TOLERANCE[x.dtype.name], callback=over)
     if watch.best is watch.start:
         return at._replace(result=result)
-    found, (w, b) = watch.best.x.mean(axis=0), seer.model(watch.best.x, watch.best.y)
-    gains = judges.first - judges.best
+    found, gains = watch.best.x.mean(axis=0), judges.first - judges.best
     if used is not rows:  # the rows themselves were not asked yet
-        models_before = seer.model(watch.start.x, watch.start.y)
-        gains = judged(rows, given.judge, *models_before) - judged(rows, given.judge, w, b)
+        sides = [seer.model(point.x, point.y) for point in (watch.start, watch.best)]
+        before, after = (judged(rows, given.judge, *side) for side in sides)
+        gains = before - after
     earned = is_more_than_chance(gains, weights(rows, given.judge))
     if earned and plans.check is not None:
         earned = _holds_elsewhere(rows, plans.check, group, scales, at, found)
     if not earned:
         return at._replace(result=result)
+    if closed:  # as is the model of all rows, mostly, which then needs nothing to start from
+        return at._replace(x=found, result=result)
+    w, b = seer.model(watch.best.x, watch.best.y)
     return Stage(found, w.mean(axis=1), b.mean(axis=0), result)
 
 
