@@ -13,7 +13,7 @@ import numpy as np
 from untuned.estimators.penalties.objectives.scaling import BLOCK, Scaling, Turn
 
 LOWEST, MOST_PER_ROW = 1e-4, 100.0
-TINY = 1e-300
+TINY = 1e-300  # keeps the logarithm of a strength of zero finite
 
 
 class Bend(NamedTuple):
