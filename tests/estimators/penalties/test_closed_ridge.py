@@ -9,8 +9,8 @@ from untuned.estimators import BilevelRidge
 from untuned.estimators.penalties import folds
 from untuned.estimators.penalties import standardisation as tables
 from untuned.estimators.penalties.objectives import closed_ridge, scaling
-from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
-from untuned.estimators.penalties.objectives.solved import Solved
+from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge, Nothing
+from untuned.estimators.penalties.objectives.objective import Outer
 from untuned.estimators.penalties.selection import fitting, judging
 from untuned.estimators.penalties.selection.judging import Rows
 
@@ -41,7 +41,7 @@ def test_models_and_derivative(features, by_column):
     closed = ClosedRidge(models)
     assert closed.wide == (features == 60)
     w, b = closed.model(x, None)
-    z = closed.solve(x).y
+    z = closed.seen(x, None)
     s = models.strengths(x).s
     for k in range(plan.train.shape[1]):
         for c in range(2):
@@ -54,7 +54,9 @@ def test_models_and_derivative(features, by_column):
             np.testing.assert_allclose(w[:, k, c], judge.coef_ * root, rtol=1e-7, atol=1e-9)
             np.testing.assert_allclose(b[k, c], judge.intercept_, rtol=1e-7, atol=1e-9)
             np.testing.assert_allclose(z[k, c], judge.predict(rows.table.X * root), atol=1e-9)
-    check = untuned.check_hypergradient(closed, Solved(closed.solve), x, z)
+    y = models.inner_variable(x, w, b)
+    np.testing.assert_allclose(closed(x, np.zeros(1)), Outer(models)(x, y))
+    check = untuned.check_hypergradient(closed, Nothing(), x, np.zeros(1))
     assert check.relative_error < 1e-5
 
 

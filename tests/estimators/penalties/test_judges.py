@@ -1,6 +1,7 @@
 """Who judges strengths: every row, none of them more than its share."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from untuned.estimators.penalties import standardisation as tables
 from untuned.estimators.penalties.objectives import condensed
 from untuned.estimators.penalties.objectives import scaling as scalings
 from untuned.estimators.penalties.selection import fitting, leave_one_out, search
-from untuned.estimators.penalties.selection.judging import Rows
+from untuned.estimators.penalties.selection.judging import Rows, Watch
 
 
 def table_of(rows, features, columns=1, seed=0):
@@ -179,3 +180,37 @@ def test_models_of_several_folds_at_once_are_those_one_by_one():
         coef = judge.coef_.ravel() * strengths[:, 0] ** -0.5
         np.testing.assert_allclose(w[:, k, 0], coef, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(b[k], judge.intercept_, rtol=1e-6, atol=1e-8)
+
+
+def ended_after(judged, outer):
+    """Steps that a run of two vectors makes with these mean losses, from the start on."""
+    losses = iter(judged)
+    x = np.zeros((2, 3))
+    watch = Watch(lambda x, y: next(losses), x, x, lambda x: None)
+    for step, value in enumerate(outer, 1):
+        if watch(SimpleNamespace(x=x, y=x, step=step, record={"outer": 2 * value})):
+            return step, watch.best.step
+    return None
+
+
+def test_a_search_ends_where_judges_lose_what_f_gains():
+    """Two steps in a row; one alone may have gone too far, and a loss below the gain is progress.
+
+    The first step stays where it is.
+    """
+    falls = 1 - 0.1 * np.arange(9)
+    start = [1.0, 1.0]
+    assert ended_after([*start, 1.2, 1.4, 9, 9], falls) == (3, 0)
+    assert ended_after([*start, 1.2, 0.9, 1.1, 1.2], falls) == (5, 3)
+    assert ended_after([*start, 1.05, 1.1, 1.2, 1.3, 9], falls) == (5, 0)  # PATIENCE
+    assert ended_after([*start, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4], falls[:7]) is None
+
+
+def test_rows_alike():
+    """Rows with the same roles, however many roles there are."""
+    roles = np.random.default_rng(0).random((300, 3)) < 0.5
+    roles = np.hstack([roles, np.zeros((300, 20), bool), ~roles])
+    for given in (roles, np.asfortranarray(roles), roles[:, :1]):
+        first, kind = folds.alike(given)
+        assert len(first) == len(np.unique(given, axis=0))
+        np.testing.assert_array_equal(given[first][kind], given)

@@ -9,9 +9,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 
 from untuned.estimators import BilevelLasso, BilevelLogisticRegression, BilevelRidge
-from untuned.estimators.penalties import folds, standardisation
+from untuned.estimators.penalties import folds, standardisation, strengths
 from untuned.estimators.penalties.objectives import scaling
-from untuned.estimators.penalties.selection import judging
+from untuned.estimators.penalties.objectives.objective import Inner, Outer
+from untuned.estimators.penalties.selection import fitting, judging
+from untuned.estimators.penalties.selection.judging import Rows
 from untuned.estimators.penalties.selection.sparse_search import Stage
 
 
@@ -167,3 +169,33 @@ def test_places_out_of_order_stay_as_they_are(monkeypatch):
     np.testing.assert_array_equal(turned.indices, before[0])
     np.testing.assert_array_equal(turned.data, before[1])
     np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("free", [0.0, 1.0])
+def test_features_gone_through_in_blocks_have_the_same_derivatives(by_column, free, monkeypatch):
+    """Judges: all features at once, and differences of gradients in the strengths."""
+    X, y = words(rows=60, features=1100, classes=3)
+    random, weight, strata = np.random.default_rng(0), np.ones(60), np.zeros(60, int)
+    monkeypatch.setattr(standardisation, "SMALL", 0)  # so that X stays sparse
+    table = standardisation.make(X, weight)
+    table = table._replace(X=table.X.astype(float), shift=table.shift.astype(float))
+    rows = Rows("softmax", table, np.eye(3)[y], weight)
+    group = np.broadcast_to(np.arange(3) if by_column else np.arange(1100)[:, None], (1100, 3))
+    plan = folds.plan(folds.splits(3, None, strata, random), strata, weight, many=True)
+    models = fitting.make(rows, plan, group, scaling.make(*rows), free, 1.0)
+    inner, outer = Inner(models), Outer(models)
+    x = random.normal(size=(3, 2 + group.max()))
+    w = 0.1 * random.normal(size=(plan.train.shape[1], 1101, 3))
+    v, along = random.normal(size=w.shape), random.normal(size=x.shape)
+    found = []
+    for block in (2**12, 256):
+        for module in (scaling, strengths):
+            monkeypatch.setattr(module, "BLOCK", block)
+        models._last = None
+        cross = inner.products(x, w)(v, "both")[0]
+        found.append([cross, inner.value_and_grads(x, w)[1], outer.value_and_grads(x, w)[1]])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9 * abs(one).max())
+    sides = [np.vdot(inner.grad_y(x + t * along, w), v) for t in (1e-4, -1e-4)]
+    assert np.vdot(found[1][0], along) == pytest.approx((sides[0] - sides[1]) / 2e-4, rel=1e-5)

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.estimators.penalties.objectives.scaling import Scaling, Turn
+from untuned.estimators.penalties.objectives.scaling import BLOCK, Scaling, Turn
 
 LOWEST, MOST_PER_ROW = 1e-4, 100.0
+TINY = 1e-300  # keeps the logarithm of a strength of zero finite
 
 
 class Bend(NamedTuple):
@@ -102,7 +103,25 @@ class Strengths(NamedTuple):
     common_slope: np.ndarray  # (models, 1)
 
     def pull(self, in_w: list[tuple[np.ndarray, np.ndarray]], in_s: np.ndarray) -> np.ndarray:
-        """The gradient in x of <in_s, s> plus the sum of <q, T(x) u> over pairs (u, q)."""
+        """The gradient in x of <in_s, s> plus the sum of <q, T(x) u> over pairs (u, q).
+
+        Where features do not mix, some are gone through after others, as there may be very many.
+        """
+        features = len(self.turn.spread)
+        if len(self.turn.basis) or features <= BLOCK:
+            return self._pull(in_w, in_s)
+        found = np.zeros(())
+        for start in range(0, features, BLOCK):
+            part = slice(start, start + BLOCK)
+            some = self._replace(
+                shares=self.shares._replace(group=self.shares.group[part]),
+                s=_some(self.s, part),
+                turn=self.turn.some(part),
+            )
+            found = found + some._pull([(u[part], q[part]) for u, q in in_w], _some(in_s, part))
+        return found
+
+    def _pull(self, in_w: list[tuple[np.ndarray, np.ndarray]], in_s: np.ndarray) -> np.ndarray:
         turn, k, N = self.turn, self.shares.scaling.curvature, self.shares.total[:, None]
         if not self.shares.free:
             return self._pull_together(in_w, in_s)
@@ -138,12 +157,13 @@ class Strengths(NamedTuple):
 
     def _falls(self, in_w: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """By how much the sum of <q, T u> falls with t of each model, by T's first factor."""
-        first, falls = self.turn.first, np.zeros(len(self.shares.total))
+        falls = np.zeros(len(self.shares.total))
         for u, q in in_w:
             by_factor = self.turn.back(q)
             by_factor *= u
-            by_factor *= first
-            falls += 0.5 * np.einsum("jkc,jkc->k", by_factor, first) / self.shares.total
+            for _ in range(2):
+                self.turn.scale(by_factor)
+            falls += 0.5 * by_factor.sum(axis=(0, 2)) / self.shares.total
         return falls
 
     def _by_group(self, values: np.ndarray) -> np.ndarray:
@@ -159,6 +179,15 @@ class Strengths(NamedTuple):
         return sums.reshape(models, groups)
 
 
+def _some(values: np.ndarray, part: slice) -> np.ndarray:
+    """Of some features, or what is the same for all."""
+    return values if len(values) == 1 else values[part]
+
+
 def two_digits(logarithms: np.ndarray) -> np.ndarray:
     """Strengths of two digits: data resolve no more, and no rounding of a run shows in them."""
-    return np.array([float(f"{s:.1e}") for s in np.exp(logarithms)])
+    s = np.exp(logarithms)
+    power = np.floor(np.log10(np.maximum(s, TINY))).astype(int) - 1
+    grown, shrunk = 10.0 ** np.maximum(power, 0), 10.0 ** np.maximum(-power, 0)
+    # Whole numbers and one division: the nearest float to what is shown.
+    return np.rint(s / grown * shrunk) * grown / shrunk

@@ -57,8 +57,11 @@ def search(o: Oracles, state: State, batch: Batch, keeper: Keeper, most: int) ->
         # Where nothing fell, the value to fall below may itself be too low, by an inexact y.
         share = ops.where(last, LAST_SHARE, trial.share)
         # A step of zero starts from the y that belongs there, not from where attempts have led it.
-        start = ops.where(s == 0, state.y, trial.y)
-        inner = newton_cg.solve(o, x, start, batch.inner, share, keeper, trial.solved.model)
+        start = [ops.where(s == 0, state.y, trial.y)]
+        so_far, tries, newton_steps = trial.solved, trial.tries, trial.newton_steps
+        gradients, products, indefinite = trial.gradients, trial.products, trial.indefinite
+        del trial  # vectors may be large: the last attempt's are not kept beside those to come
+        inner = newton_cg.solve(o, x, start.pop(), batch.inner, share, keeper, so_far.model)
         f = o.outer(x, inner.y, batch.outer)
         promised = s * state.slope
         rounding = 2 * ops.epsilon(state.y) * ops.maximum(f.value, -f.value)
@@ -74,10 +77,10 @@ def search(o: Oracles, state: State, batch: Batch, keeper: Keeper, most: int) ->
             falls = sound & (value <= state.value + ENOUGH * promised + rounding) & (s > 0)
             return value, error, falls
 
-        before = trial.solved._replace(model=inner.model)
+        before = so_far._replace(model=inner.model)
         stays = first | (s == 0)
         solved = ops.cond(
-            corrected(trial.solved.v)[2] | stays,
+            corrected(before.v)[2] | stays,
             lambda: linear_system.solve(
                 o, x, inner.y, f.grad_y, batch.inner, share, keeper, before, most
             ),
@@ -105,14 +108,14 @@ def search(o: Oracles, state: State, batch: Batch, keeper: Keeper, most: int) ->
                 outer=f,
                 inner_grad=inner.grad,
                 accepted=ops.where(falls, zero_count + 1, zero_count),
-                tries=trial.tries + 1,
-                newton_steps=trial.newton_steps + inner.newton_steps,
-                gradients=trial.gradients + inner.gradients,
-                products=trial.products + inner.linear_steps + inner.made,
-                indefinite=ops.maximum(trial.indefinite, inner.indefinite),
+                tries=tries + 1,
+                newton_steps=newton_steps + inner.newton_steps,
+                gradients=gradients + inner.gradients,
+                products=products + inner.linear_steps + inner.made,
+                indefinite=ops.maximum(indefinite, inner.indefinite),
                 solved=solved,
             ),
-            trial,
+            untried,
         )
 
     norm = ops.norm(p)

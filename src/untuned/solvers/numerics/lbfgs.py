@@ -65,12 +65,14 @@ def direction(ops: Ops, memory: Pairs, gradient: Tree) -> Tree:
 
     def forward(q: Tree, k: Any) -> tuple[Tree, Scalar]:
         s, z, inverse = pair(k)
-        rest = weights[k] - inverse * ops.dot(z, q)
+        rest = weights[k - first] - inverse * ops.dot(z, q)
         return ops.axpy(rest, s, q), rest
 
-    places = np.arange(PAIRS)
-    q, weights = ops.scan(backward, gradient, places, PAIRS, True)
+    # Where the count is a number at hand, empty places are not even looked at.
+    first = max(PAIRS - memory.count, 0) if isinstance(memory.count, int) else 0
+    places = np.arange(first, PAIRS)
+    q, weights = ops.scan(backward, gradient, places, len(places), True)
     factor = scale(ops, memory)
     q = ops.tree_map(lambda leaf: factor * leaf, q)
-    q, _ = ops.scan(forward, q, places, PAIRS, False)
+    q, _ = ops.scan(forward, q, places, len(places), False)
     return ops.tree_map(lambda leaf: -leaf, q)

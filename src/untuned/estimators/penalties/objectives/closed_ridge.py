@@ -9,24 +9,36 @@ so a solve costs a factor of the smaller matrix; K is made once for all models w
 derivative needs one more solve with the same factor: if q is a gradient in w and b, and v solves
 the same system for it, then d<q, (w, b)>/ds_j = -v_j w_j.
 
-`minimize` sees the outputs z*(x) of all models on all rows, through `Solved`.
+So f(x, y*(x)) is known as it stands, with its gradient, and nothing is left to solve for:
+`minimize` gets it as f, and `Nothing` as g.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import lapack
 
 from untuned.closed_form import stacked
+from untuned.estimators.penalties.folds import alike
 from untuned.estimators.penalties.objectives.objective import Models
-from untuned.estimators.penalties.objectives.solved import Solution
 
 MOST_ENTRIES = 2**23  # of all factors: 64 MB
 
-Fit = tuple[np.ndarray, np.ndarray, Callable]  # w, b, and (q_w, q_b) -> v
+Fit = tuple[np.ndarray, np.ndarray, Callable]  # w, b, and from a gradient in outputs to v
+
+
+class Point(NamedTuple):
+    """Strengths, and the models with them; `fit` holds until another point is looked at."""
+
+    x: np.ndarray
+    s: np.ndarray  # (features, vectors, columns)
+    slope: np.ndarray  # of their logarithms in what x gives, (vectors, groups)
+    fit: Fit
+    z: np.ndarray  # outputs, (models, columns, rows)
 
 
 def applies(loss: str, X: np.ndarray, models: int) -> bool:
@@ -37,18 +49,21 @@ def applies(loss: str, X: np.ndarray, models: int) -> bool:
 
 
 class ClosedRidge:
-    """f, and the solution of g, of the models of a plan; y are outputs, (models, columns, rows)."""
+    """f of the models of a plan, which solve their own g."""
 
     def __init__(self, models: Models):
         self.models, shares = models, models.shares
         self.X, self.t = models.table.X.astype(np.float64, copy=False), models.target.T
+        self.owner = shares.mix.argmax(axis=1)  # the vector of each model
         self.weight = models.train[:, 0] * shares.total[:, None]  # (models, rows)
         self.rows = [np.flatnonzero(each) for each in self.weight]
+        self.choosing = np.flatnonzero(models.valid.any(axis=(1, 2)))  # others only judge
         # Columns with the same strengths need one factor.
         same = bool((shares.group == shares.group[:, :1]).all())
         columns = range(self.t.shape[1])
         self.parts = [slice(None)] if same else [slice(c, c + 1) for c in columns]
         self.wide = min(len(rows) for rows in self.rows) < self.X.shape[1]
+        self._last: Point | None = None
         if not self.wide:
             self.mean = self.weight @ self.X / shares.total[:, None]
             self.mean_target = self.weight @ self.t / shares.total[:, None]
@@ -57,101 +72,153 @@ class ClosedRidge:
                 C -= total * np.outer(mean, mean)
             centred = self.weight.T[:, :, None] * (self.t[:, None] - self.mean_target)
             self.with_target = np.tensordot(self.X, centred, axes=(0, 0))
+        # Where matrices are made. Fresh memory for each point takes longer than their factors.
+        if self.wide:
+            self._root, self._kernel = np.empty(self.X.shape), np.empty([len(self.X)] * 2)
+        sizes = [len(rows) if self.wide else self.X.shape[1] for rows in self.rows]
+        self._room = [[np.empty((size, size)) for size in sizes] for _ in self.parts]
 
-    def solve(self, x: np.ndarray) -> Solution:
-        """z*(x) and its derivative."""
-        strengths = self.models.strengths(x)
-        w, b, adjoint = self.fit(strengths.s)
+    def at(self, x: np.ndarray) -> Point:
+        """All that is known at x; the last one is kept, as judges ask for it too."""
+        last, shares = self._last, self.models.shares
+        if last is None or not np.array_equal(x, last.x):
+            logarithms, slope = shares.bend(x[:, :1] + shares.free * x[:, 1:])
+            s = np.moveaxis(np.exp(logarithms)[:, shares.group], 0, 1)
+            w, b, adjoint = self.fit(s)
+            z = stacked.outputs(self.X, w, b)
+            last = self._last = Point(x.copy(), s, slope, (w, b, adjoint), z)
+        return last
 
-        def pull(q: np.ndarray) -> np.ndarray:
-            v = adjoint(*stacked.back(self.X, q))
-            return strengths.pull([], -v * w)
-
-        return Solution(stacked.outputs(self.X, w, b), pull)
+    def _pull(self, at: Point, in_s: np.ndarray) -> np.ndarray:
+        """In x, from gradients in the strengths of each model, (features, models, columns)."""
+        shares, (vectors, groups) = self.models.shares, at.slope.shape
+        of_vector = np.tensordot(shares.mix, in_s, axes=(0, 1)) * np.moveaxis(at.s, 1, 0)
+        place = groups * np.arange(vectors)[:, None, None] + shares.group
+        sums = np.bincount(place.ravel(), of_vector.ravel(), vectors * groups)
+        own = sums.reshape(vectors, groups) * at.slope
+        return np.hstack([own.sum(axis=1, keepdims=True), shares.free * own])
 
     def model(self, x: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (features, models, columns) and intercepts (models, columns)."""
-        return self.fit(self.models.strengths(x).s)[:2]
+        return self.at(x).fit[:2]
 
-    def seen(self, _: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def seen(self, x: np.ndarray, _: np.ndarray) -> np.ndarray:
         """The outputs, (models, columns, rows)."""
-        return y
+        return self.at(x).z
 
     def judged(self, z: np.ndarray) -> np.ndarray:
         """The losses of rows that judge, (models, rows)."""
         return self.models.judged(z)
 
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
+    def __call__(self, x: np.ndarray, _: np.ndarray) -> float:
         m = self.models
-        return float(np.vdot(m.valid[:, 0], m.judged(y)) + m.doubts(x))
+        return float(np.vdot(m.valid[:, 0], m.judged(self.at(x).z)) + m.doubts(x))
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """f, grad_x f and grad_y f."""
-        m = self.models
-        return self(x, y), m.doubts_slope(x), m.valid * m.loss.slope(y, m.target, 1)
+        """f, its gradient in x, and that in y, on which it does not depend."""
+        m, at = self.models, self.at(x)
+        w, _, adjoint = at.fit
+        v = adjoint(m.valid * m.loss.slope(at.z, m.target, 1))
+        return self(x, y), self._pull(at, -v * w) + m.doubts_slope(x), np.zeros_like(y)
 
     def fit(self, s: np.ndarray) -> Fit:
-        """The models with strengths s (features, models, columns)."""
+        """The models with strengths s (features, vectors, columns)."""
         return self._fit_wide(s) if self.wide else self._fit_tall(s)
 
     def _fit_tall(self, s: np.ndarray) -> Fit:
-        factors: list[list] = []
-        diagonal = np.diag_indices(len(s))
-        for k, C in enumerate(self.products):
-            factors.append([])
-            for part in self.parts:
-                matrix = C.copy()
-                matrix[diagonal] += s[:, k, part][:, 0]
-                factors[k].append(_factor(matrix))
-        through = lambda q: self._through(factors, [q[:, k] for k in range(q.shape[1])])
-        w = np.stack(through(self.with_target), axis=1)
+        factors = []
+        diagonal = np.arange(len(s))
+        for part, matrices in zip(self.parts, self._room, strict=True):
+            of_part = s[:, :, part][:, :, 0].T
+            for k, matrix in enumerate(matrices):
+                matrix[...] = self.products[k]
+                matrix[diagonal, diagonal] += of_part[self.owner[k]]
+            factors.append([_factor(matrix) for matrix in matrices])
+        every = np.arange(len(self.owner))
+        w = self._through(factors, self.with_target, every)
         b = self.mean_target - np.einsum("kj,jkc->kc", self.mean, w)
 
-        def adjoint(in_w: np.ndarray, in_b: np.ndarray) -> np.ndarray:
-            return np.stack(through(in_w - self.mean.T[:, :, None] * in_b), axis=1)
+        def adjoint(slopes: np.ndarray) -> np.ndarray:
+            in_w, in_b = stacked.back(self.X, slopes)
+            return self._through(factors, in_w - self.mean.T[:, :, None] * in_b, self.choosing)
 
         return w, b, adjoint
 
+    def _through(self, factors: list, sides: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Some models' matrices, inverted, times their sides (features, models, columns)."""
+        of_model = np.ascontiguousarray(np.moveaxis(sides, 1, 0))
+        found = np.zeros_like(of_model)
+        for of_part, part in zip(factors, self.parts, strict=True):
+            for k in which:
+                found[k, :, part] = lapack.dpotrs(of_part[k], of_model[k, :, part])[0]
+        return np.moveaxis(found, 0, 1)
+
     def _fit_wide(self, s: np.ndarray) -> Fit:
-        owner = self.models.shares.mix.argmax(axis=1)
-        first = {int(v): k for k, v in reversed(list(enumerate(owner)))}  # a model of each vector
-        factors: list[list] = [[] for _ in owner]
-        for part in self.parts:
-            roots = {v: self.X * s[:, k, part][:, 0] ** -0.5 for v, k in first.items()}
-            kernels = {v: root @ root.T for v, root in roots.items()}
-            for k, rows in enumerate(self.rows):
-                matrix = kernels[int(owner[k])][np.ix_(rows, rows)]
-                matrix[np.diag_indices(len(rows))] += 1 / self.weight[k, rows]
-                factors[k].append(_factor(matrix))
-        columns = self.t.shape[1]
-        ones = self._through(factors, [np.ones((len(rows), columns)) for rows in self.rows])
+        vectors, columns = s.shape[1:]
+        every, root = np.arange(len(self.owner)), self._root
+        factors: list[list] = []
+        ones: list[list] = []
+        for part, matrices in zip(self.parts, self._room, strict=True):
+            for v in range(vectors):
+                np.multiply(self.X, s[:, v, part][:, 0] ** -0.5, out=root)
+                np.matmul(root, root.T, out=self._kernel)
+                for k in np.flatnonzero(self.owner == v):
+                    rows = self.rows[k]
+                    self._kernel.take(rows, axis=0).take(rows, axis=1, out=matrices[k], mode="clip")
+                    matrices[k].flat[:: len(rows) + 1] += 1 / self.weight[k, rows]
+            factors.append([_factor(matrix) for matrix in matrices])
+            ones.append([lapack.dpotrs(f, np.ones(len(f)))[0] for f in factors[-1]])
 
-        def bordered(sides: list, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            """a with M a + b 1 = side and 1^t a = sum, as X^t a; and b."""
-            a = np.zeros((len(self.X), len(sides), columns))
-            b = np.zeros((len(sides), columns))
-            for k, found in enumerate(self._through(factors, sides)):
-                b[k] = (found.sum(axis=0) - sums[k]) / ones[k].sum(axis=0)
-                a[self.rows[k], k] = found - b[k] * ones[k]
-            return np.tensordot(self.X.T, a, axes=1), b
+        def bordered(
+            sides: np.ndarray, sums: np.ndarray, which: np.ndarray
+        ) -> tuple[np.ndarray, np.ndarray]:
+            """a with M a + b 1 = side and 1^t a = sum, of some models; and b."""
+            a, b = np.zeros(sides.shape), np.zeros(sums.shape)
+            for of_part, one, part in zip(factors, ones, self.parts, strict=True):
+                for k in which:
+                    rows = self.rows[k]
+                    found = lapack.dpotrs(of_part[k], sides[rows, k, part])[0]
+                    b[k, part] = (found.sum(axis=0) - sums[k, part]) / one[k].sum()
+                    found -= one[k][:, None] * b[k, part]
+                    a[rows, k, part] = found
+            return a, b
 
-        back, b = bordered([self.t[rows] for rows in self.rows], np.zeros((len(s[0]), columns)))
+        targets = np.broadcast_to(self.t[:, None], (len(self.t), len(every), columns))
+        a, b = bordered(targets, np.zeros((len(every), columns)), every)
+        of_model = s[:, self.owner]
 
-        def adjoint(in_w: np.ndarray, in_b: np.ndarray) -> np.ndarray:
-            along = np.tensordot(self.X, in_w / s, axes=1)
-            sides = [along[rows, k] for k, rows in enumerate(self.rows)]
-            return (in_w - bordered(sides, in_b)[0]) / s
+        def adjoint(slopes: np.ndarray) -> np.ndarray:
+            in_w, in_b = stacked.back(self.X, slopes)
+            in_w /= of_model
+            sides = np.tensordot(self.X, in_w, axes=1)
+            taken = bordered(sides, in_b, self.choosing)[0]
+            return in_w - np.tensordot(self.X.T, taken, axes=1) / of_model
 
-        return back / s, b, adjoint
+        return np.tensordot(self.X.T, a, axes=1) / of_model, b, adjoint
 
-    def _through(self, factors: list[list], sides: list[np.ndarray]) -> list[np.ndarray]:
-        """Each model's matrix, inverted, times its side (entries, columns)."""
-        found = []
-        for each, side in zip(factors, sides, strict=True):
-            parts = zip(each, self.parts, strict=True)
-            solved = [lapack.dpotrs(factor, side[:, part])[0] for factor, part in parts]
-            found.append(solved[0] if len(solved) == 1 else np.hstack(solved))
-        return found
+
+class Nothing:
+    """g of a problem without one: |y|^2 / 2, which y = 0 solves."""
+
+    def __call__(self, _: np.ndarray, y: np.ndarray) -> float:
+        return 0.5 * float(y @ y)
+
+    def grad_y(self, _: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """grad_y g."""
+        return y
+
+    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """g, grad_x g and grad_y g."""
+        return self(x, y), np.zeros_like(x), y
+
+    def products(self, x: np.ndarray, _: np.ndarray) -> Callable:
+        """The second derivatives, to be applied to many v."""
+
+        def pull(v: np.ndarray, wrt: str) -> Any:
+            nothing = np.zeros_like(x)
+            return v if wrt == "y" else nothing if wrt == "x" else (nothing, v)
+
+        return pull
 
 
 def _factor(matrix: np.ndarray) -> np.ndarray:
@@ -167,11 +234,14 @@ def _factor(matrix: np.ndarray) -> np.ndarray:
 
 def _products(X: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """X^t W X of each model, (models, features, features): a sum over sets of rows used alike."""
-    used, number = np.unique(weight > 0, axis=1, return_inverse=True)
+    used = (weight > 0).T
+    first, number = alike(used)
     found = np.zeros((len(weight), X.shape[1], X.shape[1]))
-    for k, users in enumerate(used.T):
-        which = np.flatnonzero(number.ravel() == k)
+    for k, users in enumerate(used[first]):
+        which = np.flatnonzero(number == k)
         if users.any():
             part = X[which]
-            found[users] += (part * weight[users][0, which][:, None]).T @ part
+            products = (part * weight[users][0, which][:, None]).T @ part
+            for user in np.flatnonzero(users):
+                found[user] += products
     return found

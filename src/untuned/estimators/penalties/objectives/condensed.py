@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from untuned.estimators.penalties.folds import FOLDS, RowRoles
+from untuned.estimators.penalties.folds import FOLDS, RowRoles, alike
 from untuned.estimators.penalties.standardisation import Standardised
 
 WORTH = 2  # times fewer rows, or it is not worth the work
@@ -36,9 +36,8 @@ def applies(rows: int, features: int, columns: int) -> bool:
 
 def make(table: Standardised, target: np.ndarray, weight: np.ndarray, plan: RowRoles) -> Condensed:
     """The rows of each set of roles condensed."""
-    roles = np.packbits(np.hstack([plan.train, plan.valid, plan.judge]), axis=1)
-    _, first, number = np.unique(roles, axis=0, return_index=True, return_inverse=True)
-    number = np.where(weight > 0, number.ravel(), -1)
+    first, number = alike(np.hstack([plan.train, plan.valid, plan.judge]))
+    number = np.where(weight > 0, number, -1)
     parts = [_rows(table, target, weight, np.flatnonzero(number == k)) for k in range(len(first))]
     source = np.repeat(first, [len(rows[0]) for rows in parts])
     X, new_target, new_weight = (np.concatenate(each) for each in zip(*parts, strict=True))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from untuned.estimators.penalties.folds import alike
 from untuned.estimators.penalties.objectives.lasso_solver import (
     MOST_ROUNDS,
     NEW_AT_LEAST,
@@ -91,10 +92,9 @@ def fits(features: int, models: int) -> bool:
 
 def make(design: Design, weight: np.ndarray, train: np.ndarray) -> list[Gram]:
     """Of each model, whose training rows are a column of `train`."""
-    roles = np.packbits(train, axis=1)
-    _, first, number = np.unique(roles, axis=0, return_index=True, return_inverse=True)
+    first, number = alike(train)
     sums: list = [None] * train.shape[1]
-    number = np.where(weight > 0, number.ravel(), -1)
+    number = np.where(weight > 0, number, -1)
     for k in range(len(first)):
         users = np.flatnonzero(train[first[k]])
         which = np.flatnonzero(number == k)

@@ -43,6 +43,7 @@ from scipy.special import expit
 
 from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES, bounded, bounded_slope
+from untuned.estimators.penalties.objectives.scaling import BLOCK
 from untuned.estimators.penalties.standardisation import Standardised
 from untuned.estimators.penalties.strengths import Shares, Strengths
 
@@ -51,7 +52,6 @@ INTERCEPT_PENALTY = 1e-6
 # Variables of a model: to invert a Hessian costs about as many products, and conjugate gradients
 # in coordinates that are turned and scaled take some tens, or a few hundred.
 MOST_INVERTED = 128
-BLOCK = 2**12  # features that are worked on at once where a second array of all is to be spared
 
 
 class Point(NamedTuple):
@@ -209,8 +209,12 @@ class Inner:
                 del w
                 return in_y(q, in_intercept, v)
             q += w * s / total
+            in_s = at.w * w
+            in_s /= total
+            del w, kept
             pairs = [(stacked.coefficients(y), q), (stacked.coefficients(v), self._slopes(at)[0])]
-            in_x = at.strengths.pull(pairs, at.w * w / total)
+            in_x = at.strengths.pull(pairs, in_s)
+            del in_s, pairs
             return in_x if wrt == "x" else (in_x, in_y(q, in_intercept, v))
 
         def in_y(q: np.ndarray, in_intercept: np.ndarray, v: np.ndarray) -> np.ndarray:

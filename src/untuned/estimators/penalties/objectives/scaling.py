@@ -19,6 +19,7 @@ from untuned.estimators.penalties.standardisation import Standardised
 
 MOST_TURNED = 1024  # features; above, eigenvectors cost more than they save
 ROWS_PER_FEATURE = 10  # that are looked at: the mean over more hardly differs
+BLOCK = 2**12  # features that are worked on at once where a second array of all is to be spared
 LEAST = 1e-6  # curvature: keeps the scale of a class finite whose rows all weigh nothing
 
 
@@ -31,30 +32,51 @@ class Scaling(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """The map from u to w: w = E Q (k Lambda + t/N)^{-1/2} u, E^2 = (k + t/N) / (k + s/N)."""
+    """The map from u to w: w = E Q (k Lambda + t/N)^{-1/2} u, E^2 = (k + t/N) / (k + s/N).
+
+    There may be very many coefficients, so nothing of their number is kept for it.
+    """
 
     last: Any  # E, (features, models, columns), or (1, models, columns) where strengths are alike
     basis: Any
-    first: Any  # (features, models, columns)
+    spread: Any  # Lambda, (features,)
+    curvature: Any  # k, (columns,)
+    common: Any  # t/N, (models, 1)
 
     @classmethod
     def make(cls, s: Any, t: Any, total: Any, scaling: Any) -> Turn:
         """For strengths s (features, models, columns), or t (models,) where they do not differ."""
         common, k = (t / total)[:, None], scaling.curvature
-        first = (k * scaling.spread[:, None, None] + common) ** -0.5
         last = ((k + common) / (k + s / total[:, None])) ** 0.5
-        return cls(last, scaling.basis, first)
+        return cls(last, scaling.basis, scaling.spread, k, common)
+
+    def some(self, part: slice) -> Turn:
+        """That of some features; only where there is no basis."""
+        last = self.last if len(self.last) == 1 else self.last[part]
+        return self._replace(last=last, spread=self.spread[part])
+
+    def scale(self, u: Any) -> None:
+        """Multiply by (k Lambda + t/N)^{-1/2}, in place."""
+        for start in range(0, len(u), BLOCK):
+            part = slice(start, start + BLOCK)
+            u[part] /= self.root(part)
+
+    def root(self, part: slice = slice(None)) -> Any:
+        """(k Lambda + t/N)^{1/2} of some features, (features, models, columns)."""
+        return np.sqrt(self.curvature * self.spread[part, None, None] + self.common)
 
     def forth(self, u: Any) -> Any:
         """w of u."""
-        w = _times(self.basis, self.first * u)
+        scaled = u.copy()
+        self.scale(scaled)
+        w = _times(self.basis, scaled)
         w *= self.last  # in place, here and below: there may be very many
         return w
 
     def back(self, in_w: Any) -> Any:
         """A gradient in u from that in w: the transposed map."""
         in_u = _times(self.basis.T, self.last * in_w)
-        in_u *= self.first
+        self.scale(in_u)
         return in_u
 
     def bring_back(self, gradient: Any) -> None:
@@ -63,15 +85,17 @@ class Turn(NamedTuple):
             gradient[...] = self.back(gradient)
         else:
             gradient *= self.last
-            gradient *= self.first
+            self.scale(gradient)
 
     def inverse(self, w: Any) -> Any:
         """u of w."""
-        return _times(self.basis.T, w / self.last) / self.first
+        u = _times(self.basis.T, w / self.last)
+        u *= self.root()
+        return u
 
     def matrix(self, model: int, column: int) -> np.ndarray:
         """The map of one model's column, (features, features)."""
-        last, first = self.last[:, model, column], self.first[:, model, column]
+        last, first = self.last[:, model, column], 1 / self.root()[:, model, column]
         basis = self.basis if len(self.basis) else np.eye(len(first), dtype=first.dtype)
         return last[:, None] * basis * first
 

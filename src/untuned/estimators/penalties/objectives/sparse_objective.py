@@ -116,9 +116,10 @@ class SparseModels:
         return self(x, y), in_x, in_y
 
     def judges(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-        """The weighted loss of the rows that judge."""
+        """The mean loss of the rows that judge."""
         of = np.flatnonzero(self.plan.judge.any(axis=0))
-        return float(sum((weight * self.plan.judge[:, k]) @ self._losses(y[k]) for k in of))
+        parts = weight[:, None] * self.plan.judge
+        return float(sum(parts[:, k] @ self._losses(y[k]) for k in of) / parts.sum())
 
     def _losses(self, y: np.ndarray) -> np.ndarray:
         losses = self.design.loss.value(self.design.outputs(y[:-1], y[-1]), self.design.target, 1)

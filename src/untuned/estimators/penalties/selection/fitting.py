@@ -98,7 +98,7 @@ def fit_all(
     fixed = shares.fixed(strengths.astype(dtype))
     models = Models(loss, table, target, train, train, shares, none, fixed)
     if closed:
-        return ClosedRidge(models).fit(fixed.s)[:2]
+        return ClosedRidge(models).fit(fixed.s[:, :1])[:2]
     x = none[:1]
     nothing = np.broadcast_to(np.float32(0), shape), np.zeros(shape[1])
     exact = share or float(np.finfo(dtype).eps) ** 0.5

@@ -14,7 +14,8 @@ from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
 from untuned.estimators.penalties.objectives.objective import Models
 from untuned.estimators.penalties.standardisation import Standardised
 
-PATIENCE = 5
+PATIENCE = 5  # steps without a gain
+PAID_BACK = 2  # steps in a row whose whole gain in f was chance: one may just have gone too far
 ERRORS = 2  # standard ones, of a gain that is more than chance
 
 
@@ -38,10 +39,16 @@ class Point(NamedTuple):
     y: np.ndarray
     loss: float
     step: int
+    outer: float | None = None  # f there, for each vector; None before the first step
 
 
 class Watch:
-    """The callback of a run: keeps the best point by the judges' loss, and notes each x."""
+    """The callback of a run: keeps the best point by the judges' mean loss, and notes each x.
+
+    What f gains by chance the judges lose, as much in the mean: rows that choose strengths and rows
+    that judge them are drawn alike. So where the judges have lost more since the best point than f
+    has gained, nothing of that gain was real, and the run ends if the next step says so too.
+    """
 
     def __init__(
         self, judges: Callable[[np.ndarray, np.ndarray], float], x: np.ndarray, y: np.ndarray,
@@ -49,17 +56,19 @@ class Watch:
     ):  # fmt: skip
         self.judges, self.note = judges, note
         self.start = self.best = Point(x, y, judges(x, y), 0)
+        self.paid_back = 0
 
     def __call__(self, snapshot: Any) -> bool:
-        self.look(snapshot.x, snapshot.y, snapshot.step)
         self.note(snapshot.x)
-        return snapshot.step - self.best.step >= PATIENCE
-
-    def look(self, x: np.ndarray, y: np.ndarray, step: int) -> None:
-        """Keep this point if it is better."""
-        loss = self.judges(x, y)
+        loss = self.judges(snapshot.x, snapshot.y)
+        outer = snapshot.record["outer"] / len(snapshot.x)
+        if self.best.outer is None:
+            self.start = self.best = self.start._replace(outer=outer)
         if loss < self.best.loss:
-            self.best = Point(x, y, loss, step)
+            self.best = Point(snapshot.x, snapshot.y, loss, snapshot.step, outer)
+        by_chance = loss - self.best.loss > self.best.outer - outer
+        self.paid_back = self.paid_back + 1 if by_chance else 0
+        return self.paid_back >= PAID_BACK or snapshot.step - self.best.step >= PATIENCE
 
 
 class Judges:
@@ -70,17 +79,19 @@ class Judges:
         self.of = np.flatnonzero(plan.judge.any(axis=0))
         self.rows = plan.judge[:, self.of].T
         self.weight = np.broadcast_to(weight, self.rows.shape)[self.rows]
-        self.best: np.ndarray | None = None  # losses of the best point
+        self.first = self.best = np.zeros(0)  # losses of the first point, and of the best
         self.is_worse = False  # whether the last point is far worse than that
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        """The weighted sum of their losses."""
+        """The mean of their losses."""
         z = self.models.seen(x, y)[self.of]
         losses = self.models.judged(z)[self.rows].astype(np.float64)
-        if self.best is None or self.weight @ losses < self.weight @ self.best:
+        if not len(self.first):
+            self.first = self.best = losses
+        if self.weight @ losses < self.weight @ self.best:
             self.best = losses
         self.is_worse = is_far_worse(losses, self.best, self.weight)
-        return float(self.weight @ losses)
+        return float(self.weight @ losses / self.weight.sum())
 
 
 def judged(rows: Rows, judge: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:

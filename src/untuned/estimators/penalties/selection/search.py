@@ -4,11 +4,12 @@
    else by the first plan's folds, in which every row judges: by `minimize`, or in strides where
    the Hessians of models are too large to be inverted (strides.py).
 2. From there, and from its models, one per group. Its steps are watched on rows that had no part
-   in it (folds.py), and end where the loss there has not fallen for PATIENCE steps, or is far worse
-   than the least. Models of squared errors are solved in closed form. The step with the least loss
-   is taken if that is better than one strength by more than two standard errors of the difference,
-   else one strength is kept: a model with many strengths has to earn them. Where a split of the
-   rows was enough to find them, all other rows are asked too.
+   in it (folds.py), and end where the loss there has not fallen for PATIENCE steps, has grown by
+   more than f has fallen (judging.py), or is far worse than the least. Models of squared errors are
+   solved in closed form. The step with the least loss is taken if that is better than one strength
+   by more than two standard errors of the difference, else one strength is kept: a model with many
+   strengths has to earn them. Where a split of the rows was enough to find them, all other rows are
+   asked too.
 3. The mean of their logarithms is the result. The model with it is fitted to all rows (`fit`).
 """
 
@@ -22,9 +23,8 @@ import numpy as np
 
 from untuned.estimators.penalties.folds import Plans, RowRoles
 from untuned.estimators.penalties.objectives import closed_ridge, condensed, scaling
-from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
-from untuned.estimators.penalties.objectives.objective import MOST_INVERTED, Inner, Outer
-from untuned.estimators.penalties.objectives.solved import Solved
+from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge, Nothing
+from untuned.estimators.penalties.objectives.objective import MOST_INVERTED, Inner, Models, Outer
 from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.selection import leave_one_out, outcome, strides
 from untuned.estimators.penalties.selection.fitting import (
@@ -37,6 +37,7 @@ from untuned.estimators.penalties.selection.fitting import (
 )
 from untuned.estimators.penalties.selection.judging import (
     Judges,
+    Point,
     Rows,
     Watch,
     is_more_than_chance,
@@ -80,8 +81,8 @@ class Stage(NamedTuple):
     """Where a search ended: x of the common strength and groups, and models near its solution."""
 
     x: np.ndarray
-    coef: np.ndarray  # (features, columns)
-    intercept: np.ndarray
+    coef: Any  # (features, columns)
+    intercept: Any
     result: Any
     passes: int | None = None  # most that a search from here may take, if they cost
 
@@ -109,14 +110,16 @@ def search(
     else:
         alone = partial(run, max_seconds=limit.left())
         at = _one(rows.divided(), plans.one, group, groups, scales, trail, alone)
-    steps, one = at.result.steps, at
+    steps, one = at.result.steps, at.x
     if plans.many is not None and not limit.is_over():
         run = partial(run, max_seconds=limit.left())
-        at = _many(rows.divided(), plans, plans.many, group, scales, at, trail, run)
+        start = [at]
+        del at  # whose coefficients may be very many, and are left behind
+        at = _many(rows.divided(), plans, plans.many, group, scales, start, trail, run)
         steps += at.result.steps
     strengths = _strengths(bend, at.x)
     trail.found.append(strengths)
-    exact = plans.one is None and at.coef is one.coef
+    exact = plans.one is None and at.x is one
     return Found(strengths, (at.coef, at.intercept), exact, at.result, steps, trail.path())
 
 
@@ -175,11 +178,11 @@ def _one(
 
 
 def _many(
-    rows: Rows, plans: Plans, given: RowRoles, group: np.ndarray, scales: Scales, at: Stage,
-    trail: Trail, run: Any,
+    rows: Rows, plans: Plans, given: RowRoles, group: np.ndarray, scales: Scales,
+    start: list[Stage], trail: Trail, run: Any,
 ) -> Stage:  # fmt: skip
-    """One strength per group, if they earn it; else what was there."""
-    plan, used = given, rows
+    """One strength per group, if they earn it; else what was there, which `start` holds."""
+    plan, used, at = given, rows, start.pop()
     if plans.condense:
         packed = condensed.make(*rows[1:], plan)
         used, plan = Rows(rows.loss, *packed[:3]), packed.plan
@@ -196,11 +199,12 @@ def _many(
     # Solved, as the models that were there had a part in training on rows that judge now.
     if closed:
         seer = outer = ClosedRidge(models)
-        inner, x = Solved(seer.solve), x.astype(np.float64)
-        y = inner.at(x).y
+        inner, x, y = Nothing(), x.astype(np.float64), np.zeros(1)
     else:
         seer, outer, inner = models, Outer(models), Inner(models)
-        y = solved(models, x, [alike(models, x, at.coef, at.intercept)], HONEST)
+        first = [alike(models, x, at.coef, at.intercept)]
+        at = at._replace(coef=None, result=None)  # the same array; found again by the first point
+        y = solved(models, x, first, HONEST)
     bend = Bend.of_rows(rows.weight)
     judges = Judges(seer, plan, used.weight)
     watch = Watch(judges, x, y, lambda x: trail.found.append(_strengths(bend, x.mean(axis=0))))
@@ -212,17 +216,30 @@ def _many(
         return lost or (at.passes is not None and models.passes >= at.passes)
 
     result = run(outer, inner, x, y, tol=TOLERANCE[x.dtype.name], callback=over)
-    sides = [seer.model(point.x, point.y) for point in (watch.start, watch.best)]
-    found = watch.best.x.mean(axis=0)
-    (w, b), earned = sides[1], watch.best is not watch.start
-    if earned:
+    at = at._replace(result=result)
+    if not closed:
+        at = _at(seer, watch.start, at)
+    if watch.best is watch.start:
+        return at
+    found, gains = watch.best.x.mean(axis=0), judges.first - judges.best
+    if used is not rows:  # the rows themselves were not asked yet
+        sides = [seer.model(point.x, point.y) for point in (watch.start, watch.best)]
         before, after = (judged(rows, given.judge, *side) for side in sides)
-        earned = is_more_than_chance(before - after, weights(rows, given.judge))
+        gains = before - after
+    earned = is_more_than_chance(gains, weights(rows, given.judge))
     if earned and plans.check is not None:
         earned = _holds_elsewhere(rows, plans.check, group, scales, at, found)
     if not earned:
-        return at._replace(result=result)
-    return Stage(found, w.mean(axis=1), b.mean(axis=0), result)
+        return at
+    if closed:  # as is the model of all rows, mostly, which then needs nothing to start from
+        return at._replace(x=found)
+    return _at(seer, watch.best, at)._replace(x=found)
+
+
+def _at(models: Models, point: Point, stage: Stage) -> Stage:
+    """The stage with the mean of the models at a point."""
+    w, b = models.model(point.x, point.y)
+    return stage._replace(coef=w.mean(axis=1), intercept=b.mean(axis=0))
 
 
 def _holds_elsewhere(
