@@ -36,7 +36,7 @@ def taught(halves, model, loss, turn):
     """The half that a loss is taken for, and its gradient."""
     with calls_of(model) as calls:
         value = loss()
-    half = halves.choose(value, calls, turn, None)
+    half, _ = halves.choose(value, calls, turn, None)
     return half, gradients(value, dict(model.named_parameters()))
 
 

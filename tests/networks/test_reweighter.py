@@ -141,12 +141,13 @@ def test_steps_are_the_twins(order, trusted):
         half = halves[turn]
         wanted = 2 * C[half].T @ (C[half] @ y - s[half]) / len(half)
         training = (1 / (1 + np.exp(-x[at])) / 4) @ gradients
-        mean[turn] = 0.9 * mean[turn] + 0.1 * wanted
+        share = len(half) / 6 if trusted == "one" else 1.0
+        mean[turn] = 0.9**share * mean[turn] + (1 - 0.9**share) * wanted
         scale = training if order == 2 else wanted
         square[turn] = 0.999 * square[turn] + 0.001 * scale**2
         visits = -(-k // parts) if turn == 0 else k // parts
         there = square[turn] / (1 - 0.999**visits)
-        v = mean[turn] / (1 - 0.9**visits) / np.sqrt(there + 0.01 * there.mean())
+        v = mean[turn] / (1 - 0.9 ** (share * visits)) / np.sqrt(there + 0.01 * there.mean())
         p = gradients @ v
         usual = 0.99 * usual + 0.01 * np.mean(p**2)
         p = p / np.sqrt(usual / (1 - 0.99**k))

@@ -55,17 +55,19 @@ class Halves:
         self._counts: dict[int, list[int]] = {}  # rows of a kind in each half, and
         self._sizes = [0, 0]  # of all kinds
 
-    def choose(self, loss: torch.Tensor, calls: list[Call], turn: int, group: Any) -> int:
-        """Which half this loss is to teach, if it can: the one whose turn it is if it has rows.
+    def choose(
+        self, loss: torch.Tensor, calls: list[Call], turn: int, group: Any
+    ) -> tuple[int, float]:
+        """Which half this loss is to teach, and what share of the rows is of it.
 
-        From then on the gradient of the loss is that on this half. Where the rows cannot be told
-        apart, the loss stays as it is and counts for half 0.
+        That is the half whose turn it is, if it has rows. From then on the gradient of the loss is
+        that on this half. Where rows cannot be told apart, all of the loss counts for half 0.
         """
         outputs = _outputs(calls)
         columns = _described(loss, calls, outputs)
         everyone = together.gathered(columns, group).tolist()
         if any(kind == NO_ROWS for _, kind in everyone):
-            return 0
+            return 0, 1.0
         for name, kind in everyone:
             self._deal(name, kind)
         sizes = [sum(self._has(half, *row) for row in everyone) for half in (0, 1)]
@@ -75,7 +77,7 @@ class Halves:
         for output in outputs:
             shape = (-1,) + (1,) * (output.ndim - 1)
             output.register_hook(lambda slope, shape=shape: slope * share.to(slope).reshape(shape))
-        return half
+        return half, sizes[half] / len(everyone)
 
     def _deal(self, name: int, kind: int) -> None:
         if name in self._rows or len(self._rows) >= self._limit:

@@ -159,12 +159,12 @@ class Reweighter:
     ) -> None:
         parameters, group = self._parameters(), together.group_of(self._model)
         turn = (self._calls // self._every) % 2
-        half = turn if len(halves) == 2 else 0
+        half, share = turn if len(halves) == 2 else 0, 1.0
         # Trusted rows leave no trace in running statistics: those are the training rows'.
         with torch.enable_grad(), buffers_kept(self._model), calls_of(self._model) as calls:
             loss = one_number(halves[half]())
             if len(halves) == 1 and self._halves is not None:
-                half = self._halves.choose(loss, calls, turn, group)
+                half, share = self._halves.choose(loss, calls, turn, group)
             wanted = gradients(loss, parameters)
         if isinstance(self._form, OfBatch):
             self._form.now = None
@@ -182,7 +182,7 @@ class Reweighter:
             v = wanted
         else:
             direction = self._direction(half)
-            direction.add(wanted, training)
+            direction.add(wanted, training, share)
             if not direction.seen:
                 return
             seen = direction.value()
