@@ -79,6 +79,18 @@ def test_rows_of_one_half_alone_are_that_halfs():
     torch.testing.assert_close(found, expected)
 
 
+def test_a_look_without_gradients_is_no_call():
+    features, labels = rows()
+    model, halves = network(), Halves(ROWS)
+
+    def loss():
+        with torch.no_grad():
+            model(features[:3])
+        return cross_entropy(model(features), labels)
+
+    assert [taught(halves, model, loss, turn)[0] for turn in (0, 1)] == [0, 1]
+
+
 def test_the_only_row_of_its_class_is_in_both_halves():
     features, _ = rows()
     labels = torch.zeros(ROWS, dtype=torch.int64)

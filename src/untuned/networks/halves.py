@@ -24,11 +24,13 @@ class Call(NamedTuple):
 
 @contextmanager
 def calls_of(model: torch.nn.Module) -> Iterator[list[Call]]:
-    """Inside, calls of the model are written down."""
+    """Inside, calls of the model that gradients go through are written down."""
     calls: list[Call] = []
 
-    def note(_: Any, positional: Any, named: Any, made: Any) -> None:
-        calls.append(Call(_tensors((positional, named)), _tensors(made)))
+    def note(_: Any, positional: Any, named: Any, result: Any) -> None:
+        made = [part for part in _tensors(result) if part.requires_grad]
+        if made:
+            calls.append(Call(_tensors((positional, named)), made))
 
     handle = together.inside(model).register_forward_hook(note, with_kwargs=True)
     try:
@@ -121,7 +123,7 @@ def _outputs(calls: list[Call]) -> list[torch.Tensor]:
     """What the model made, a row for each trusted row; nothing unless it was called once."""
     if len(calls) != 1:
         return []
-    made = [part for part in calls[0].made if part.requires_grad]
+    made = calls[0].made
     return [part for part in made if len(part) == len(made[0])]
 
 
