@@ -35,8 +35,11 @@ def network():
     )
 
 
-def train(model, share, form="rows"):
-    """Train on a share (rank, processes) of each batch; the weights and the parameters."""
+def train(model, share, form="rows", one=False):
+    """Train on a share (rank, processes) of each batch; the weights and the parameters.
+
+    Trusted rows come in two halves, of even and of odd numbers, or all through one function.
+    """
     features, labels = task()
     rank, processes = share
     size = BATCH // processes
@@ -45,15 +48,13 @@ def train(model, share, form="rows"):
     generator = torch.Generator().manual_seed(2)
     for _ in range(STEPS):
         index = torch.randperm(ROWS, generator=generator)[:BATCH][rank * size : (rank + 1) * size]
-        # Trusted rows in two halves, of even and of odd numbers.
         checked = ROWS + 2 * torch.randperm(16, generator=generator)
         checked = checked[rank * size : (rank + 1) * size]
         losses = cross_entropy(model(features[index]), labels[index], reduction="none")
-        weights = reweighter(
-            losses,
-            index,
-            [lambda at=checked + k: cross_entropy(model(features[at]), labels[at]) for k in (0, 1)],
-        )
+        drawn = [checked, checked + 1]
+        drawn = [torch.stack(drawn, dim=1).reshape(-1)] if one else drawn
+        halves = [lambda at=at: cross_entropy(model(features[at]), labels[at]) for at in drawn]
+        weights = reweighter(losses, index, halves)
         optimizer.zero_grad()
         (weights * losses).mean().backward()
         optimizer.step()
@@ -74,10 +75,10 @@ def process(rank, out):
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=PROCESSES)
     share = (rank, PROCESSES)
     found = {
-        name: train(DistributedDataParallel(model()), share, form)
+        name: train(DistributedDataParallel(model()), share, form, name == "one")
         for name, model, form in (
-            ("normed", network, "rows"), ("plain", plain, "rows"), ("loss", plain, "loss"),
-            ("batch", plain, "batch"),
+            ("normed", network, "rows"), ("plain", plain, "rows"), ("one", plain, "rows"),
+            ("loss", plain, "loss"), ("batch", plain, "batch"),
         )
     }  # fmt: skip
     torch.save(found, out / f"{rank}.pt")

@@ -90,40 +90,64 @@ def test_products_are_those_of_each_row_alone():
     losses.mean().backward()  # the user's graph is still whole
 
 
-@pytest.mark.parametrize(("order", "parts"), [(1, 1), (2, 1), (2, 2)])
-def test_steps_are_the_twins(order, parts):
+def dealt(signs):
+    """Rows of two signs in two halves, as `Halves` deals them; the only one of its sign in both."""
+    halves = ([], [])
+    for row, sign in enumerate(signs):
+        alike = [sum(signs[k] == sign for k in half) for half in halves]
+        halves[min((0, 1), key=lambda k: (alike[k], len(halves[k])))].append(row)
+    alone = [row for row, sign in enumerate(signs) if np.sum(signs == sign) == 1]
+    return [np.union1d(half, alone).astype(int) for half in halves]
+
+
+@pytest.mark.parametrize(
+    ("order", "trusted"), [(1, "one"), (2, "one"), (2, "pair"), (2, "called twice")]
+)
+def test_steps_are_the_twins(order, trusted):
     """A linear model with squared losses, whose gradients NumPy has in closed form."""
     random = np.random.default_rng(0)
     D, t = random.standard_normal((12, 3)), random.standard_normal(12)
     C, s = random.standard_normal((6, 3)), random.standard_normal(6)
-    C[1::2], s[1::2] = C[::2], 0.3 * s[1::2]  # halves that do not want quite the same
+    C[1::2], s[1::2] = C[::2] + 0.01, 0.3 * s[1::2]  # halves that do not want quite the same
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 1, bias=False).double()
     reweighter = untuned.Reweighter(model, rows=12, order=order, every=1)
     x, sums, mean, square = np.zeros(12), np.zeros(12), np.zeros((2, 3)), np.zeros((2, 3))
     ways, seen, usual, used = np.zeros((2, 12)), [], 0.0, []
     given = lambda array: torch.as_tensor(array)
-    halves = [slice(k, None, parts) for k in range(parts)]
+    y = model.weight.detach().numpy()[0]
+    halves = {
+        "one": dealt(C @ y < s),
+        "pair": [np.arange(6)[::2], np.arange(6)[1::2]],
+        "called twice": [np.arange(6)],
+    }[trusted]
+    parts = len(halves)
+    functions = {
+        "one": lambda: mse_loss(model(given(C))[:, 0], given(s)),
+        "pair": [lambda h=h: mse_loss(model(given(C[h]))[:, 0], given(s[h])) for h in halves],
+        "called twice": lambda: sum(
+            mse_loss(model(given(C[at]))[:, 0], given(s[at])) / 2 for at in (slice(3), slice(3, 6))
+        ),
+    }
     for k in range(1, 21):
         turn = (k - 1) % parts
         at = random.permutation(12)[:4]
         y = model.weight.detach().numpy()[0].copy()
         rows = lambda at=at: mse_loss(model(given(D[at]))[:, 0], given(t[at]), reduction="none")
         losses = rows()
-        weights = reweighter(
-            rows if order == 1 else losses, given(at),
-            [lambda h=h: mse_loss(model(given(C[h]))[:, 0], given(s[h])) for h in halves],
-        )  # fmt: skip
+        asked = rows if order == 1 else losses
+        weights = reweighter(asked, given(at), functions[trusted])
         gradients = 2 * (D[at] @ y - t[at])[:, None] * D[at]
         half = halves[turn]
-        trusted = 2 * C[half].T @ (C[half] @ y - s[half]) / len(s[half])
+        wanted = 2 * C[half].T @ (C[half] @ y - s[half]) / len(half)
         training = (1 / (1 + np.exp(-x[at])) / 4) @ gradients
-        mean[turn] = 0.9 * mean[turn] + 0.1 * trusted
-        scale = training if order == 2 else trusted
+        share = len(half) / 6 if trusted == "one" else 1.0
+        mean[turn] = 0.9**share * mean[turn] + (1 - 0.9**share) * wanted
+        scale = training if order == 2 else wanted
         square[turn] = 0.999 * square[turn] + 0.001 * scale**2
         visits = -(-k // parts) if turn == 0 else k // parts
         there = square[turn] / (1 - 0.999**visits)
-        v = mean[turn] / (1 - 0.9**visits) / np.sqrt(there + 0.01 * there.mean())
+        v = mean[turn] / (1 - 0.9 ** (share * visits)) / np.sqrt(there + 0.01 * there.mean())
         p = gradients @ v
         usual = 0.99 * usual + 0.01 * np.mean(p**2)
         p = p / np.sqrt(usual / (1 - 0.99**k))
@@ -138,7 +162,7 @@ def test_steps_are_the_twins(order, parts):
         with torch.no_grad():
             model.weight.add_(0.1 * torch.randn(1, 3).double())
     np.testing.assert_allclose(reweighter.weights.numpy(), 1 / (1 + np.exp(-x)), rtol=1e-5)
-    assert parts == 1 or any(0 < c < 1 for c in used)
+    assert trusted != "pair" or any(0 < c < 1 for c in used)
 
 
 def test_weights_of_a_batch_are_its_helpful_products():
@@ -204,7 +228,8 @@ def test_wrong_labels_get_smaller_weights(options):
     assert right_above_wrong(weights) > 0.93
 
 
-def test_halves_keep_weights_of_wrong_labels_and_take_back_others():
+@pytest.mark.parametrize("parts", [1, 2])
+def test_halves_keep_weights_of_wrong_labels_and_take_back_others(parts):
     """What half of the trusted rows teaches helps the other half where labels are wrong."""
     random = np.random.default_rng(0)
     right = random.integers(0, 3, ROWS + TRUSTED)
@@ -215,7 +240,7 @@ def test_halves_keep_weights_of_wrong_labels_and_take_back_others():
         model = network()
         reweighter = untuned.Reweighter(model, rows=ROWS, every=1)
         rows = {"features": torch.as_tensor(features).float(), "labels": torch.as_tensor(labels)}
-        train(model, reweighter, 200, parts=2, **rows)
+        train(model, reweighter, 200, parts=parts, **rows)
         spread.append(float(reweighter.weights.std()))
     assert spread[0] < 0.05
     assert spread[1] > 0.3
@@ -249,7 +274,7 @@ def test_training_mode_and_bfloat16():
 
 
 def test_a_run_resumes_bit_for_bit():
-    for form, parts in (("rows", 1), ("rows", 2), ("loss", 2)):
+    for form, parts in (("rows", 1), ("rows", 2), ("loss", 1), ("loss", 2)):
         model = network()
         reweighter = untuned.Reweighter(model, rows=ROWS, form=form)
         optimizer = train(model, reweighter, 11, parts=parts)
@@ -335,8 +360,8 @@ def test_two_processes_have_the_same_weights(tmp_path):
     for name, first in found[0].items():
         for part, value in first.items():
             assert torch.equal(value, found[1][name][part]), (name, part)
-    for form, name in (("rows", "plain"), ("loss", "loss"), ("batch", "batch")):
-        alone = ddp_runs.train(ddp_runs.plain(), (0, 1), form)
+    for form, name in (("rows", "plain"), ("rows", "one"), ("loss", "loss"), ("batch", "batch")):
+        alone = ddp_runs.train(ddp_runs.plain(), (0, 1), form, one=name == "one")
         for part in ("x", "weights"):
             torch.testing.assert_close(found[0][name][part], alone[part], rtol=1e-4, atol=1e-5)
         assert (found[0][name]["weights"] != 0.5).any()

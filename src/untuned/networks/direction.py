@@ -23,39 +23,46 @@ class Direction:
     stands for (grad_yy g)^-1 grad_y f, which need not exist for a network: the diagonal brings
     layers to one scale, as it does for the steps of the network itself. The mean is over the
     tensor that an entry belongs to; without it entries that hardly ever have a gradient rule v.
+    Where t is of a share of a batch alone, m forgets as much less: 0.9^share stands for 0.9.
     """
 
     def __init__(self, parameters: Tensors):
         self.mean = {name: torch.zeros_like(part) for name, part in parameters.items()}
         self.squares = {name: torch.zeros_like(part) for name, part in parameters.items()}
-        self.seen = 0
+        self.seen, self.batches = 0, 0.0  # those looked at, and how many they were by their rows
 
-    def add(self, trusted: Tensors, training: Tensors | None) -> None:
-        """Take in the gradients of one more batch, unless one of them is not finite."""
+    def add(self, trusted: Tensors, training: Tensors | None, share: float) -> None:
+        """Take in the gradients of one more batch, unless one of them is not finite.
+
+        `share` is how many of its trusted rows the trusted gradient is of.
+        """
         streams = [trusted] if training is None else [trusted, training]
         norms = [torch.linalg.vector_norm(part) for stream in streams for part in stream.values()]
         if not bool(torch.isfinite(torch.stack([norm.float() for norm in norms])).all()):
             return
         self.seen += 1
+        self.batches += share
+        kept = MEAN**share
         for name, part in trusted.items():
-            self.mean[name].mul_(MEAN).add_(part, alpha=1 - MEAN)
+            self.mean[name].mul_(kept).add_(part, alpha=1 - kept)
             self.squares[name].mul_(SQUARES)
             scale = streams[-1][name]
             self.squares[name].addcmul_(scale, scale, value=1 - SQUARES)
 
     def value(self) -> Tensors:
         """v, of which no entry is far above one."""
-        here = (1 - SQUARES**self.seen) ** 0.5 / (1 - MEAN**self.seen)
+        here = (1 - SQUARES**self.seen) ** 0.5 / (1 - MEAN**self.batches)
         return {name: part * here / _scale(self.squares[name]) for name, part in self.mean.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"mean": dict(self.mean), "squares": dict(self.squares), "seen": self.seen}
+        counts = {"seen": self.seen, "batches": self.batches}
+        return {"mean": dict(self.mean), "squares": dict(self.squares)} | counts
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for kept, given in ((self.mean, state["mean"]), (self.squares, state["squares"])):
             for name, part in kept.items():
                 part.copy_(given[name])
-        self.seen = int(state["seen"])
+        self.seen, self.batches = int(state["seen"]), float(state["batches"])
 
 
 def _scale(squares: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from untuned.networks import together
 from untuned.networks.direction import Direction
 from untuned.networks.forms import FORGET, OfBatch, OfLoss, Rows
 from untuned.networks.given import Loss, Trusted, halves_of, one_number, require_usable
+from untuned.networks.halves import Halves, calls_of
 from untuned.networks.products import Pullback, Tensors, buffers_kept, differences, gradients
 
 
@@ -26,8 +28,8 @@ class Reweighter:
     of weights in [0, 1], in which there is no rate to choose.
 
     There are far more weights than trusted rows, which weights can learn by heart: where all labels
-    are right, they do harm by it. Give the trusted rows in two halves, and what weights have
-    learned from one half is judged by the other; all are equal again where it does not help there.
+    are right, they do harm by it. So the trusted rows are taken as two halves, and what weights
+    have learned from one is judged by the other; all are equal again where it does not help there.
 
     Parameters
     ----------
@@ -80,6 +82,7 @@ class Reweighter:
             self._form = OfLoss(device) if form == "loss" else OfBatch(device)
         # Other forms have no table of rows: what each was given last is kept beside them.
         self._last = None if form == "rows" else torch.full((rows or 0,), 0.5, device=device)
+        self._halves = Halves(limit=rows) if form == "rows" and rows else None
         self._square, self._moves, self._calls = 0.0, 0, 0
 
     def __call__(
@@ -96,9 +99,12 @@ class Reweighter:
         ----------
         losses : one loss per row, with its graph, or a function that computes them.
         index : the numbers of these rows, from 0 to rows - 1; may be None but for form="rows".
-        trusted : a function that gives the mean loss on a batch of trusted rows; or a pair of them,
-            each for a half of the trusted rows, of which one is called at a time. The halves must
-            not share a row, and are best alike: as many rows of each class in both.
+        trusted : a function that gives the mean loss on a batch of trusted rows. Which half a row
+            is of is told by what the model is given for it, so let the function call the model
+            once, on rows as they are (`untuned.networks.halves`). Or a pair of functions, each for
+            a half of the trusted rows, of which one is called at a time: where the model is called
+            otherwise, or rows are changed at random. The halves must not share a row, and are best
+            alike: as many rows of each class in both.
         """
         halves = halves_of(trusted)
         closure = losses if callable(losses) else None
@@ -114,8 +120,7 @@ class Reweighter:
         assert isinstance(losses, torch.Tensor)
         index = self._checked(losses, index)
         if due:
-            half = (self._calls // self._every) % len(halves)
-            self._learn(losses, closure, index, halves[half], half)
+            self._learn(losses, closure, index, halves)
         self._calls += 1
         weights = self._form.weigh(losses, index).to(losses.dtype).detach()
         if self._last is not None and index is not None and len(self._last):
@@ -150,13 +155,17 @@ class Reweighter:
         losses: torch.Tensor,
         closure: Loss | None,
         index: torch.Tensor | None,
-        trusted: Loss,
-        half: int,
+        halves: Sequence[Loss],
     ) -> None:
         parameters, group = self._parameters(), together.group_of(self._model)
+        turn = (self._calls // self._every) % 2
+        half, share = turn if len(halves) == 2 else 0, 1.0
         # Trusted rows leave no trace in running statistics: those are the training rows'.
-        with torch.enable_grad(), buffers_kept(self._model):
-            wanted = gradients(one_number(trusted()), parameters)
+        with torch.enable_grad(), buffers_kept(self._model), calls_of(self._model) as calls:
+            loss = one_number(halves[half]())
+            if len(halves) == 1 and self._halves is not None:
+                half, share = self._halves.choose(loss, calls, turn, group)
+            wanted = gradients(loss, parameters)
         if isinstance(self._form, OfBatch):
             self._form.now = None
         pullback = None
@@ -173,7 +182,7 @@ class Reweighter:
             v = wanted
         else:
             direction = self._direction(half)
-            direction.add(wanted, training)
+            direction.add(wanted, training, share)
             if not direction.seen:
                 return
             seen = direction.value()
@@ -249,6 +258,7 @@ class Reweighter:
         return {
             "form": self._form.state_dict(),
             "directions": [direction.state_dict() for direction in self._directions],
+            "halves": self._halves.state_dict() if self._halves else None,
             "last": self._last,
             "square": self._square,
             "moves": self._moves,
@@ -266,6 +276,8 @@ class Reweighter:
         self._form.load_state_dict(state["form"])
         for half, kept in enumerate(state["directions"]):
             self._direction(half).load_state_dict(kept)
+        if self._halves is not None:
+            self._halves.load_state_dict(state["halves"])
         if self._last is not None:
             self._last.copy_(state["last"])
         self._square, self._moves = float(state["square"]), int(state["moves"])
