@@ -96,7 +96,8 @@ def learn(
     small = CHANCE / np.sqrt(rows.weight.sum())
     result = solve(
         Outer(rows), Inner(rows), x, y, max_steps=MOST_STEPS,
-        callback=lambda seen: seen.record["hypergrad_norm"] <= small,
+        # Where time is up before the first step, nothing is known of slopes.
+        callback=lambda seen: seen.step > 0 and seen.record["hypergrad_norm"] <= small,
     )  # fmt: skip
     weights, offsets = np.exp(result.x[:judges]), result.y.mean(axis=0)
     weights[weights < NOTHING * weights.max()] = 0.0
