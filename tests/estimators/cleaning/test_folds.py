@@ -30,7 +30,7 @@ def a_task(count):
     rows = np.arange(24)
     return folds.Task(
         rows[:, None].astype(np.float32), rows, np.ones(24), np.zeros(24, bool), rows % count,
-        count, 24, 0,
+        count, 24, 0, rows,
     )  # fmt: skip
 
 
@@ -49,6 +49,13 @@ def test_opinions_are_of_judges_that_saw_neither_fold(count, most, trainings):
             assert said[b, i].any()
 
 
+@pytest.mark.parametrize(("classes", "rounds"), [(2, 50), (5, 40), (10, 20), (26, 20)])
+def test_boosting_of_many_classes_learns_as_much_in_fewer_rounds(classes, rounds):
+    classifier = judges.boosting().make(0, classes).classifier
+    assert classifier.max_iter == rounds
+    assert classifier.max_iter * classifier.learning_rate == pytest.approx(judges.LEARNED)
+
+
 @pytest.mark.parametrize(("count", "most"), [(8, 4), (8, 8), (3, 3)])
 def test_a_trial_sees_no_more_rows_than_the_judge_will(count, most):
     """And is measured on as many as that leaves."""
@@ -56,7 +63,7 @@ def test_a_trial_sees_no_more_rows_than_the_judge_will(count, most):
     given = rng.integers(0, 2, 200)
     task = folds.Task(
         rng.normal(size=(200, 1)).astype(np.float32), given, np.ones(200), np.zeros(200, bool),
-        np.arange(200) % count, count, 2, 0,
+        np.arange(200) % count, count, 2, 0, np.arange(200),
     )  # fmt: skip
     says_nothing = np.full((count, 200, 2), 0.5, np.float32)
 

@@ -19,8 +19,8 @@ def task(classes=3, folds=3, sparse=False):
     X = rng.normal(size=(ROWS, 4)).astype(np.float32)
     label = np.digitize(X[:, 0] + 0.3 * rng.normal(size=ROWS), np.linspace(-1, 1, classes - 1))
     weight, nobody = rng.uniform(0.5, 2, ROWS), np.zeros(ROWS, bool)
-    fold = np.arange(ROWS) % folds
-    return Task(csr_matrix(X) if sparse else X, label, weight, nobody, fold, folds, classes, 5)
+    X, order = csr_matrix(X) if sparse else X, np.arange(ROWS)
+    return Task(X, label, weight, nobody, order % folds, folds, classes, 5, order)
 
 
 def given(one):

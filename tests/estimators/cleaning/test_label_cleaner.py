@@ -140,7 +140,7 @@ def test_binned_boosting_is_scikit_learns():
     rng = np.random.default_rng(0)
     X, weight = rng.integers(0, 5, (200, 3)).astype(np.float32), rng.uniform(0.5, 2, 200)
     y = (X.sum(axis=1) > 6).astype(int)
-    judge = judges.boosting(5).make(0, True)
+    judge = judges.boosting(judges.Rounds(10, 5, 5)).make(0, 2)
     plain = clone(judge.classifier).fit(X, y, sample_weight=weight)
     judge.fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(judge.predict_proba(X), plain.predict_proba(X), atol=1e-6)
@@ -151,7 +151,8 @@ def test_binned_boosting_is_scikit_learns():
 
 def test_a_judge_that_was_taught_one_class_gives_a_column_for_each():
     """Of a rare class all labels may be taken for wrong."""
-    X, model = np.arange(40.0, dtype=np.float32).reshape(20, 2), judges.boosting(2).make(0, True)
+    X, few = np.arange(40.0, dtype=np.float32).reshape(20, 2), judges.Rounds(6, 2, 2)
+    model = judges.boosting(few).make(0, 3)
     judges.fit_classifier(model, X, np.full(20, 1), np.ones(20))
     found = judges.said_by(model, X, 3)
     assert found.shape == (20, 3)
@@ -200,8 +201,8 @@ def test_derivatives_of_the_pool():
     """Judge: differences of the value function."""
     rng = np.random.default_rng(0)
     rows = pooling.Rows(
-        pooling.voice(rng.dirichlet(np.ones(4), (3, 40))),
-        rng.dirichlet(np.ones(4), 40),
+        pooling.voice(rng.dirichlet(np.ones(4), (3, 40))).swapaxes(1, 2),
+        rng.dirichlet(np.ones(4), 40).T,
         rng.uniform(0.5, 2, 40),
         np.arange(40) > 17,
     )
@@ -212,6 +213,24 @@ def test_derivatives_of_the_pool():
     for place, unit in enumerate(np.eye(4)):
         product = pull(np.stack([unit, unit]), "y")
         np.testing.assert_allclose(product, blocks[:, :, place], rtol=1e-9, atol=1e-12)
+
+
+def test_a_pool_goes_on_from_another_until_chance_is_larger():
+    """The first ends by the size of its slopes alone; the second starts where that was so."""
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 3, 300)
+    said = rng.dirichlet(np.ones(3), (2, 300))
+    said[0, np.arange(300), given] += 1
+    said /= said.sum(axis=2, keepdims=True)
+    voices = pooling.voice(said).swapaxes(1, 2)
+    rows = pooling.Rows(voices, np.eye(3)[given].T, np.ones(300), np.arange(300) % 2 == 0)
+    first = pooling.learn(rows, np.full(2, 0.5))
+    norms = first.result.history["hypergrad_norm"]
+    small = pooling.CHANCE / 300**0.5
+    assert norms[-1] <= small < norms[-2]
+    again = pooling.learn(rows, first)
+    assert again.result.steps == 1
+    np.testing.assert_allclose(again.weights, first.weights, rtol=1e-6)
 
 
 def test_derivatives():
@@ -241,7 +260,7 @@ def test_inner_problem_is_solved_as_scikit_learn_solves_it(monkeypatch):
     evidence = rng.normal(size=(2, ROWS))
     other = rng.dirichlet(np.ones(CLASSES), (2, ROWS)) * (1 - own)
     other /= other.sum(axis=2, keepdims=True)
-    white = whitening.fit(lambda start: X[start:], weight)
+    white = whitening.fit(lambda start: X[start:], weight, 0.01)
     rows = problem.Rows(
         white.apply(X), given, weight, trusted, (fold != np.arange(2)[:, None]).astype(float), fold,
         evidence, np.moveaxis(other, 2, 1), np.ones((ROWS, CLASSES)),
@@ -342,8 +361,9 @@ def test_classes_are_told_apart_as_far_as_their_rows_are_clear():
     said = np.array([[1.0, 0, 0], *[[0.7, 0.3, 0]] * 3, *[[0.4, 0.6, 0]] * 4, *[[0, 0, 1.0]] * 4])
     rows = len(said)
     task = folds.Task(
-        None, np.zeros(rows, int), np.ones(rows), np.zeros(rows, bool), np.zeros(rows, int), 1, 3, 0
-    )
+        None, np.zeros(rows, int), np.ones(rows), np.zeros(rows, bool), np.zeros(rows, int), 1, 3,
+        0, np.arange(rows),
+    )  # fmt: skip
     settled = hearing.Settled(None, np.eye(3), np.eye(3), said)
     found = hearing.Hearing(task, {}, np.inf)._apart(settled)
     assert found.tolist() == [[0.5, 0, 1], [0, 0, 1], [1, 1, 1]]
@@ -431,10 +451,10 @@ def test_sparse_rows_of_length_one_are_not_copied():
 
     def task(rows):
         some = np.zeros(200, int)
-        return folds.Task(rows, given, np.ones(200), some > 0, some, 4, 3, 0)
+        return folds.Task(rows, given, np.ones(200), some > 0, some, 4, 3, 0, np.arange(200))
 
-    assert linear_judge._prepared(task(unit))[1] is unit
-    white, changed = linear_judge._prepared(task(3 * unit))
+    assert linear_judge._prepared(task(unit), 0.01)[1] is unit
+    white, changed = linear_judge._prepared(task(3 * unit), 0.01)
     np.testing.assert_allclose(changed.toarray(), unit.toarray(), rtol=1e-5)
     np.testing.assert_allclose(white.matrix, 1 / 3, rtol=1e-5)
 

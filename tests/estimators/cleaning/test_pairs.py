@@ -99,7 +99,7 @@ def test_pairs_are_believed_if_clear_rows_show_them_and_most_classes_have_one():
     probabilities = np.concatenate([undecided, clear])
     task = hearing.Task(
         None, np.repeat([0, 2], rows), np.ones(2 * rows), np.zeros(2 * rows, bool),
-        np.zeros(2 * rows, int), 1, 3, 0,
+        np.zeros(2 * rows, int), 1, 3, 0, np.arange(2 * rows),
     )  # fmt: skip
     heard = hearing.Hearing(task, {}, np.inf)
     none, astray = np.eye(3), np.array([[1.0, 0, 0], [0.4, 0.6, 0], [0, 0, 1.0]])

@@ -36,6 +36,7 @@ class Task:
     folds: int
     classes: int
     seed: int
+    order: np.ndarray  # of the rows, in which one says nothing of the next: for samples
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Folds to leave out together; of two folds nothing would be left, so one at a time."""

@@ -40,7 +40,9 @@ class Hearing:
         self.options = options  # of `minimize`
         self.ends = ends
         self.noisy = ~task.trusted
-        self.half = np.random.default_rng(task.seed).permutation(len(task.label)) % 2 == 0
+        self.rank = np.argsort(task.order)
+        drawn = np.random.default_rng(task.seed).permutation(len(task.label))
+        self.half = drawn[self.rank] % 2 == 0
 
     def over(self) -> bool:
         """Whether no time is left."""
@@ -56,11 +58,13 @@ class Hearing:
         return noise.likelihood(transition, self.task.label, self.task.trusted)
 
     def pool(
-        self, voices: np.ndarray, likelihood: np.ndarray, start: np.ndarray, rows: Any = slice(None)
-    ) -> Pool:
+        self, voices: np.ndarray, likelihood: np.ndarray, start: np.ndarray | Pool,
+        rows: Any = slice(None),
+    ) -> Pool:  # fmt: skip
         """Weights and offsets, from all rows or some."""
+        voices, likelihood = voices.swapaxes(1, 2), likelihood.T
         known = pooling.Rows(voices, likelihood, self.task.weight[rows], self.half[rows])
-        return pooling.learn(known, start, self.learn)
+        return pooling.learn(pooling.some(known, np.argsort(self.rank[rows])), start, self.learn)
 
     def settle(
         self, voices_given: Voices, transition: np.ndarray, judges: int, rounds: int,
@@ -70,17 +74,17 @@ class Hearing:
 
         Noise of few pairs of classes is tried as well.
         """
-        start = np.full(judges, 1 / judges)
+        start = self._pooled(voices_given, transition, np.full(judges, 1 / judges))
         if before is not None:
-            return self._settled(voices_given, transition, start, rounds, before)
-        found = self._settled(voices_given, transition, start, rounds)
+            return self._settled(voices_given, start, rounds, before)
+        found = self._settled(voices_given, start, rounds)
         if self.task.classes == 2:  # all noise is of pairs
             return found
-        other = self._settled(voices_given, transition, start, rounds, of_pairs=True)
+        other = self._settled(voices_given, start, rounds, of_pairs=True)
         return other if self._of_pairs_indeed(found, other) else found
 
     def _settled(
-        self, voices_given: Voices, transition: np.ndarray, start: np.ndarray, rounds: int,
+        self, voices_given: Voices, found: Settled, rounds: int,
         before: Settled | None = None, of_pairs: bool = False,
     ) -> Settled:  # fmt: skip
         """The pool and the noise that go together, in turns.
@@ -93,8 +97,7 @@ class Hearing:
         """
         apart = None if before is None else before.apart
         of_pairs = of_pairs or (before is not None and before.pairs is not None)
-        kept = None
-        found = self._pooled(voices_given, transition, start)
+        kept, transition = None, found.transition
         for number in range(rounds):
             most = self._ceiling(found)
             if apart is None and number == 1:
@@ -111,7 +114,7 @@ class Hearing:
             moved, transition = np.abs(new - transition).max(), new
             if number == rounds - 1 or (moved < STILL and apart is not None):
                 break
-            found = self._pooled(voices_given, transition, found.pool.weights)
+            found = self._pooled(voices_given, transition, found.pool)
         assert apart is not None  # as there are two rounds at least
         found = found._replace(transition=transition, apart=apart, pairs=kept)
         return self._noisiest(voices_given, found, most.overall)
@@ -171,7 +174,9 @@ class Hearing:
         least = ABOUT_AS_LIKELY * np.count_nonzero(other.pairs)
         return bool(self.task.weight[clear] @ gain[clear] > least)
 
-    def _pooled(self, voices_given: Voices, transition: np.ndarray, start: np.ndarray) -> Settled:
+    def _pooled(
+        self, voices_given: Voices, transition: np.ndarray, start: np.ndarray | Pool
+    ) -> Settled:
         voices, likelihood = voices_given(transition), self.likelihood(transition)
         pool = self.pool(voices, likelihood, start)
         return Settled(pool, transition, transition, pool.probabilities(voices))
@@ -193,7 +198,7 @@ class Hearing:
                 transition = noise.limited(transition, np.full(task.classes, aim))
             else:
                 transition = noise.uniform(aim, task.classes)
-            other = self._pooled(voices_given, transition, found.pool.weights)
+            other = self._pooled(voices_given, transition, found.pool)
             if self._likelihood_of(other) > likely - ABOUT_AS_LIKELY:
                 return other._replace(apart=found.apart, pairs=found.pairs)
         return found

@@ -11,7 +11,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from untuned.estimators.cleaning.folds import FEWEST, Task, coarser, second_hand
 
 Targets = Callable[[int], np.ndarray]
 LEARNED = 10.0  # rounds times learning rate: a hundred of scikit-learn's own
+FASTEST = 0.5  # learning rate
 LEAVES = 8  # of a tree of boosting; larger ones learn more of the noise, and take longer
 BINS = 64  # of a column, for boosting; labels are noisy, and so finer ones would say no more
 
@@ -46,10 +47,10 @@ class ByClassifier:
     """A classifier of scikit-learn's kind, one for each fold."""
 
     def __init__(
-        self, name: str, make: Callable[[int, bool], Any], most_folds: int | None = None
+        self, name: str, make: Callable[[int, int], Any], most_folds: int | None = None
     ):  # fmt: skip
         self.name = name
-        self.make = make  # from a seed, and whether this is the first time
+        self.make = make  # from a seed and how many classes there are
         self.most_folds = most_folds  # the first time, when all pairs of them are trained
         self.models: list[Any] = []
         self.classes = 0
@@ -63,7 +64,7 @@ class ByClassifier:
 
     def learned(self, task: Task, train: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """What is said of rows after the given labels of others were learned."""
-        model = self.make(task.seed, True)
+        model = self.make(task.seed, task.classes)
         fit_classifier(model, task.X[train], task.label[train], task.weight[train])
         return said_by(model, task.X[rows], task.classes)
 
@@ -74,7 +75,7 @@ class ByClassifier:
         for fold in range(task.folds):
             train, rows = np.flatnonzero(task.fold != fold), np.flatnonzero(task.fold == fold)
             target = targets(fold)[train]
-            model = self.make(task.seed + fold, False)
+            model = self.make(task.seed + fold, task.classes)
             weight = task.weight[train] * target.max(axis=1)
             fit_classifier(model, task.X[train], target.argmax(axis=1), weight)
             found[rows] = said_by(model, task.X[rows], task.classes)
@@ -142,9 +143,25 @@ def said_by(model: Any, X: Any, classes: int) -> np.ndarray:
     return (voters * found + 1 / classes) / (voters + 1) if voters else found
 
 
-def boosting(rounds: int = 50) -> ByClassifier:
-    """Histogram boosting; dense tables only. It grows a tree for each class in each round, which on
-    few rows takes longer than all other judges: so it has no more folds than on many."""
+class Rounds(NamedTuple):
+    """Of boosting, which grows a tree for each class in each of them."""
+
+    trees: int  # in all
+    fewest: int
+    most: int
+
+    def of(self, classes: int) -> int:
+        """How many."""
+        return int(np.clip(self.trees / classes, self.fewest, self.most))
+
+
+# As few as learn as much where classes are many.
+ROUNDS = Rounds(trees=200, fewest=int(LEARNED / FASTEST), most=50)
+
+
+def boosting(rounds: Rounds = ROUNDS) -> ByClassifier:
+    """Histogram boosting; dense tables only. On few rows it takes longer than all other judges, so
+    it has no more folds than on many."""
     return ByClassifier("boosting", partial(_make_boosting, rounds), FEWEST)
 
 
@@ -154,18 +171,19 @@ def of_user(classifier: Any) -> ByClassifier:
 
 
 # Functions of the module, as a fitted cleaner can then be copied to another process.
-def _make_boosting(rounds: int, seed: int, first: bool) -> Any:
+def _make_boosting(rounds: Rounds, seed: int, classes: int) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    rate = min(LEARNED / rounds, 0.5)  # of few rounds, each learns more
+    count = rounds.of(classes)
+    rate = min(LEARNED / count, FASTEST)  # of few rounds, each learns more
     classifier = HistGradientBoostingClassifier(
-        learning_rate=rate, max_iter=rounds, max_leaf_nodes=LEAVES, early_stopping=False,
+        learning_rate=rate, max_iter=count, max_leaf_nodes=LEAVES, early_stopping=False,
         random_state=seed,
     )  # fmt: skip
     return Binned(classifier)
 
 
-def _copy(classifier: Any, seed: int, first: bool) -> Any:
+def _copy(classifier: Any, seed: int, classes: int) -> Any:
     from sklearn.base import clone
 
     return clone(classifier)

@@ -12,6 +12,8 @@ from untuned.util import limits
 from untuned.util.wording import brief
 
 BLOCK_ROWS = 4096  # of what is done in blocks, to save memory
+LARGE = 2**18  # entries of sparse rows, beyond which no copy of most of them is made
+FEW_AGAIN = 0.9  # share of rows that differ, above which the others are no burden
 
 
 class Table(NamedTuple):
@@ -46,16 +48,19 @@ def below(X: Any, trusted: Any) -> Any:
 
 
 class Merged(NamedTuple):
-    """Rows that are there several times, once each, in an order that is theirs alone.
+    """Rows that are there several times, once each, and an order that is theirs alone.
 
     So it makes no difference whether a row is there twice or with twice the weight, nor in which
-    order rows came.
+    order rows came. Large sparse tables of which few rows are there again are the exception: their
+    rows stay where they are, as memory may be scarce, and the first of equal ones has the weight of
+    all. There it makes no difference but that of rounding and of what is drawn by lot.
     """
 
     first: np.ndarray  # where in the table
     weight: np.ndarray  # in all
     group: np.ndarray  # the same for equal features: whoever has seen one has seen the other
     place: np.ndarray  # of each row of the table among the merged ones; -1 where its weight is 0
+    order: np.ndarray  # of the merged ones
 
 
 def merge(table: Table) -> Merged:
@@ -72,7 +77,12 @@ def merge(table: Table) -> Merged:
     place[used] = number
     first = used[order[starts]]
     weight = np.bincount(number, table.weight[used])
-    return Merged(first, weight, group[order[starts]], place)
+    scarce = issparse(table.X) and table.X.nnz > LARGE
+    if scarce and len(used) == len(place) and len(first) > FEW_AGAIN * len(place):
+        here, spread = np.arange(len(place)), np.zeros(len(place))
+        spread[first] = weight
+        return Merged(here, spread, group, here, order)
+    return Merged(first, weight, group[order[starts]], place, np.arange(len(first)))
 
 
 def _hashes(table: Table, rows: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ best along a path, and targets are those of Bayes' rule.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from untuned.closed_form.losses import softmax
 from untuned.estimators.cleaning import noise, problem, whitening
 from untuned.estimators.cleaning.folds import Task, second_hand
 from untuned.estimators.cleaning.judges import Targets
+from untuned.estimators.cleaning.labelled_rows import LARGE
 from untuned.estimators.cleaning.problem import Inner, Models, Outer, Rows
 from untuned.run import minimize
 from untuned.run.result import Result
@@ -31,6 +33,7 @@ BLOCK_ROWS = 4096
 ALIKE = 1e-3  # a size that differs from one by less is one
 # Rows that say enough about three numbers; where rows are wide, fewer do.
 MOST_SAMPLED, FEWEST_SAMPLED, SAMPLED_ENTRIES = 4096, 2048, 2**20
+WORTH = 0.9  # of the columns: with more of them, those that do not occur are no burden
 PATH = 10.0 ** -np.arange(1.0, 5.5, 0.5)  # of ridges, the strongest first
 
 
@@ -43,27 +46,29 @@ class LinearJudge:
         self.learn = learn
         self.white: Any = None
         self.x = np.zeros(3, np.float32)
+        self.y = np.zeros((0, 0, 0), np.float32)  # models of dense columns, one for each fold
         self.model = np.zeros((0, 0), np.float32)  # the mean of those of all folds
         self.transition = np.zeros((0, 0))
         self.total = 0.0  # weight of the rows from which x was learned
 
     def first(self, task: Task) -> np.ndarray:
         """Learn the ridge and given labels; see Judge."""
-        self.white, self.features = _prepared(task)
-        believed = np.full((1, len(task.label)), BELIEVED)
+        ridge = max(problem.START, whitening.usual_ridge(*task.X.shape))
+        self.white, self.features = _prepared(task, ridge)
         some = self._sample(task)
         shape = task.folds, self.features.shape[1] + 1, task.classes
         if issparse(self.features):
             self.x = self._along_path(task, some)
         else:
             certain = np.eye(task.classes)[task.label[some]]
-            rows = self._rows(task, some, believed[:, some], None, certain)
-            self.x = self._learned(rows, np.zeros(shape, np.float32), task.classes).x
+            believed = np.full((1, len(some)), BELIEVED)
+            rows = self._rows(task, some, believed, None, certain)
+            self.x = problem.with_ridge_times(self.x, ridge / problem.START)
+            self._learn(rows, np.zeros(shape, np.float32), task.classes)
         self.total = task.weight[some].sum()
 
         def judged(train: np.ndarray, left: np.ndarray) -> np.ndarray:
-            model = self._trained(task, train, believed[:, train], None)
-            return _said(self.features, model, left)
+            return _said(self.features, self._trained(task, train), left)
 
         return second_hand(task, judged)
 
@@ -75,8 +80,7 @@ class LinearJudge:
         if not issparse(self.features):
             evidence, other = self._taught(task, targets, some)
             rows = self._rows(task, some, evidence, other, self._likelihood(task, some))
-            result = self._learned(rows, np.zeros(shape, np.float32), task.classes)
-            self.x, y = result.x, np.asarray(result.y)
+            y = self._learn(rows, self.y, task.classes)  # from models that had not seen more
         whole = y is not None and len(some) == len(task.label)
         found = np.empty((len(task.label), task.classes), np.float32)
         self.model = np.zeros(shape[1:], np.float32)
@@ -85,8 +89,7 @@ class LinearJudge:
             model: Any = None if y is None else y[fold]
             if not whole:
                 train = np.flatnonzero(task.fold != fold)
-                own, wrong = _evidence(targets(fold)[train], task.label[train])
-                model = self._trained(task, train, own[None], wrong[None], model)
+                model = self._trained(task, train, partial(targets, fold), model)
             found[left] = _said(self.features, model, left)
             self.model += model
         self.model /= task.folds
@@ -94,9 +97,9 @@ class LinearJudge:
 
     def unheard(self, task: Task, targets: Targets) -> None:
         """One model of what is believed, for its coefficients alone: nobody asks what it says."""
+        start = self.y.mean(axis=0) if len(self.y) else None
         rows = np.arange(len(task.label))
-        own, wrong = _evidence(targets(0), task.label)
-        self.model = self._trained(task, rows, own[None], wrong[None])
+        self.model = self._trained(task, rows, partial(targets, 0), start)
 
     def probabilities(self, X: Any) -> np.ndarray:
         """By the mean of the models."""
@@ -110,26 +113,26 @@ class LinearJudge:
     def forget(self) -> None:
         """Let go of the rows, and of the run's options."""
         self.features, self.learn = None, minimize
+        self.y = np.zeros((0, 0, 0), np.float32)
 
     def _sample(self, task: Task) -> np.ndarray:
         count = len(task.label)
         entries = self.features.nnz if issparse(self.features) else self.features.size
         most = int(np.clip(SAMPLED_ENTRIES * count / entries, FEWEST_SAMPLED, MOST_SAMPLED))
         if count <= 2 * most:
-            return np.arange(count)
-        return np.sort(np.random.default_rng(task.seed).permutation(count)[:most])
+            return task.order
+        return task.order[np.sort(np.random.default_rng(task.seed).permutation(count)[:most])]
 
     def _along_path(self, task: Task, some: np.ndarray) -> np.ndarray:
         """x with the strongest ridge at which one half of these rows predicts the other as well as
         at the best, to one standard error: labels are noisy, and a strong ridge is quick."""
         train, rows = some[::2], some[1::2]
-        believed = np.full((1, len(train)), BELIEVED)
         model = None
         self.total = task.weight[train].sum()
         found: list[tuple[np.ndarray, float, float]] = []
         for ridge in PATH:
             self.x = problem.with_ridge_times(np.zeros(3, np.float32), ridge / problem.START)
-            model = self._trained(task, train, believed, None, model)
+            model = self._trained(task, train, start=model)
             said = _said(self.features, model, rows)[np.arange(len(rows)), task.label[rows]]
             losses = -task.weight[rows] * np.log(said + SURE)
             found.append((self.x, losses.mean(), losses.std() / np.sqrt(len(rows))))
@@ -140,35 +143,59 @@ class LinearJudge:
         # The ridge is one of means, so for all these rows it is half as large.
         return problem.with_ridge_times(x, len(train) / len(some))
 
-    def _learned(self, rows: Rows, y: np.ndarray, classes: int) -> Result:
+    def _learn(self, rows: Rows, y: np.ndarray, classes: int) -> np.ndarray:
         models = Models(rows, self.white.penalty, classes)
-        return self.learn(Outer(models), Inner(models), self.x, y, tol=TOL)
+        result = self.learn(Outer(models), Inner(models), self.x, y, tol=TOL)
+        self.x, self.y = result.x, np.asarray(result.y)
+        return self.y
 
     def _trained(
-        self, task: Task, train: np.ndarray, evidence: np.ndarray, other: np.ndarray | None,
+        self, task: Task, train: np.ndarray, taught: Callable[[], np.ndarray] | None = None,
         start: np.ndarray | None = None,
     ) -> np.ndarray:  # fmt: skip
         """One model of these rows, held back as much in all as those from which x was learned.
 
-        Coefficients of sparse columns that do not occur in these rows stay zero.
+        `taught` gives probabilities of true labels; without it given labels are believed.
         """
-        rows = self._rows(task, train, evidence, other, np.ones((1, task.classes)))
-        rows = rows._replace(seen=np.ones((1, len(train)), np.float32))
+        models, places = self._models(task, train, taught)
         x = problem.with_ridge_times(self.x, self.total / task.weight[train].sum())
-        penalty, shape = self.white.penalty, (self.features.shape[1] + 1, task.classes)
-        places: Any = slice(None)
-        if issparse(rows.features):
-            columns, features = _occurring(rows.features)
-            rows, penalty = rows._replace(features=features), penalty[columns]
-            places = np.append(columns, shape[0] - 1)  # with the intercept, which is last
         if start is None:  # a view of one zero: memory may be scarce
-            y = np.broadcast_to(np.float32(0), (1, len(penalty) + 1, task.classes))
+            y = np.broadcast_to(np.float32(0), (1, len(models.penalty) + 1, task.classes))
         else:
             y = start[places][None]
-        y = problem.solve_inner(x, y, Models(rows, penalty, task.classes))
-        model = np.zeros(shape, np.float32)
+        y = problem.solve_inner(x, y, models)
+        model = np.zeros((self.features.shape[1] + 1, task.classes), np.float32)
         model[places] = y[0]
         return model
+
+    def _models(
+        self, task: Task, train: np.ndarray, taught: Callable[[], np.ndarray] | None
+    ) -> tuple[Models, np.ndarray]:
+        """What one model learns from, and where its coefficients belong.
+
+        Coefficients of sparse columns that do not occur in these rows stay zero.
+        """
+        sparse, every = issparse(self.features), len(task.label)
+        some, weight = train, task.weight[train]
+        if sparse and self.features.nnz > LARGE and 2 * len(train) > every:
+            # A copy of most rows would take more memory than to weigh the others by nothing.
+            some, weight = np.arange(every), np.zeros(every)
+            weight[train] = task.weight[train]
+        if taught is None:
+            evidence, other = np.full(len(some), BELIEVED), None
+        else:
+            evidence, wrong = _evidence(taught(), task.label)
+            if len(some) < every:
+                evidence, wrong = evidence[some], wrong[:, some]
+            other = wrong[None]
+        rows = self._rows(task, some, evidence[None], other, np.ones((1, task.classes)))
+        rows = rows._replace(seen=np.ones((1, len(some)), np.float32), weight=weight)
+        penalty, places = self.white.penalty, np.arange(self.features.shape[1] + 1)
+        if sparse:
+            columns, features = _occurring(rows.features)
+            rows, penalty = rows._replace(features=features), penalty[columns]
+            places = np.append(columns, self.features.shape[1])  # with the intercept, which is last
+        return Models(rows, penalty, task.classes), places
 
     def _rows(
         self, task: Task, some: np.ndarray, evidence: np.ndarray, other: np.ndarray | None,
@@ -211,9 +238,12 @@ def as_evidence(quality: np.ndarray) -> np.ndarray:
 
 
 def _occurring(features: csr_matrix) -> tuple[np.ndarray, csr_matrix]:
-    """Columns that are not zero in all of these rows, and the rows without the others."""
+    """Columns that are not zero in all of these rows, and the rows without the others; if rows are
+    many and the others few, all columns and no copy."""
     occurs = np.bincount(features.indices, minlength=features.shape[1]) > 0
     columns = np.flatnonzero(occurs)
+    if features.nnz > LARGE and len(columns) > WORTH * len(occurs):
+        return np.arange(len(occurs)), features
     place = (np.cumsum(occurs) - 1).astype(features.indices.dtype)
     parts = features.data, place[features.indices], features.indptr
     return columns, csr_matrix(parts, shape=(features.shape[0], len(columns)))
@@ -224,8 +254,8 @@ def _said(features: Any, model: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return softmax(np.asarray(scores, np.float64), 1)
 
 
-def _prepared(task: Task) -> tuple[whitening.Whitening, Any]:
-    """How features are changed, and the changed ones."""
+def _prepared(task: Task, ridge: float) -> tuple[whitening.Whitening, Any]:
+    """How features are changed, and the changed ones; `ridge` is the one to expect."""
     X = task.X
     if issparse(X):
         size = np.sqrt(max(float(X.data @ X.data) / X.shape[0], np.finfo(np.float32).tiny))
@@ -238,6 +268,6 @@ def _prepared(task: Task) -> tuple[whitening.Whitening, Any]:
         # The same places for other numbers: X * factor would copy both.
         return white, csr_matrix((X.data / np.float32(size), X.indices, X.indptr), shape=X.shape)
     blocks = range(0, len(X), BLOCK_ROWS)
-    white = whitening.fit(lambda start: X[start : start + BLOCK_ROWS], task.weight)
+    white = whitening.fit(lambda start: X[start : start + BLOCK_ROWS], task.weight, ridge)
     parts = [white.apply(X[start : start + BLOCK_ROWS]).astype(np.float32) for start in blocks]
     return white, np.concatenate(parts)

@@ -88,7 +88,7 @@ class Neighbours:
         points = self._scaled(X)
         rows = np.arange(len(task.label))
         every = -(-len(rows) // MOST_REFERENCES)
-        self.references = rows[::every]
+        self.references = task.order[::every]
         self.points = points[self.references]
         nearest, self.distance = _nearest(points, self.points, NEAREST + 1)
         self.index = self.references[nearest]

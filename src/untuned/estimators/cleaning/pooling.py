@@ -29,16 +29,19 @@ from untuned.run.result import Result
 FAINT = 1e-4  # mixed into each judge, so that none is ever certain
 NOTHING = 0.05  # a weight below this share of the largest one changes no verdict
 STRENGTH, LEAST = 0.1, 1e-2  # at the start; the least makes g curve where all rows are undecided
-SMALLEST = -6.0  # logarithm of a weight: below, it could hardly find its way back
-TOL, MOST_STEPS = 3e-2, 40
+SMALLEST, LARGEST = -6.0, 6.0  # logarithms to start from: beyond, x could hardly find its way back
+# The slopes of a row are about 1, so those of the mean are known to 1 / sqrt(rows): a slope of this
+# share of that is none.
+CHANCE = 0.01
+MOST_STEPS = 40
 SAMPLED_ENTRIES, FEWEST_ROWS = 2**15, 1024  # for a handful of numbers more would be a waste
 
 
 class Rows(NamedTuple):
-    """What the pool is learned from."""
+    """What the pool is learned from. Rows are last: sums over classes are of long vectors then."""
 
-    voices: np.ndarray  # (judges, rows, classes), logarithms of unseen probabilities
-    likelihood: np.ndarray  # (rows, classes), P(given label | true label j)
+    voices: np.ndarray  # (judges, classes, rows), logarithms of unseen probabilities
+    likelihood: np.ndarray  # (classes, rows), P(given label | true label j)
     weight: np.ndarray
     half: np.ndarray  # False, then True
 
@@ -65,21 +68,37 @@ def voice(probabilities: np.ndarray) -> np.ndarray:
     return np.log((probabilities + FAINT / classes) / (1 + FAINT))
 
 
-def learn(rows: Rows, start: np.ndarray, solve: Callable[..., Result] = minimize) -> Pool:
-    """The pool of these rows; `solve` is `minimize`, perhaps with options of its own."""
-    judges, count, classes = rows.voices.shape
+def some(rows: Rows, order: np.ndarray) -> Rows:
+    """As many rows as are enough, by an order in which one says nothing of the next."""
+    classes, count = rows.likelihood.shape
     most = max(FEWEST_ROWS, SAMPLED_ENTRIES // classes)
-    if count > most:
-        # Rows come in an order that says nothing of them, so every k-th is a fair sample.
-        some = np.linspace(0, count - 1, most).astype(int)
-        voices, *others = rows
-        rows = Rows(voices[:, some], *(leaf[some] for leaf in others))
+    if count <= most:
+        return rows
+    chosen = order[np.linspace(0, count - 1, most).astype(int)]
+    return Rows(*(leaf[..., chosen] for leaf in rows))
+
+
+def learn(
+    rows: Rows, start: np.ndarray | Pool, solve: Callable[..., Result] = minimize
+) -> Pool:  # fmt: skip
+    """The pool of these rows, from weights or from a pool of theirs under another likelihood.
+
+    `solve` is `minimize`, perhaps with options of its own.
+    """
+    judges, classes, _ = rows.voices.shape
     order = np.argsort(rows.half, kind="stable")  # halves in one piece each are quick to sum over
-    voices, *others = rows
-    rows = Rows(np.ascontiguousarray(voices[:, order]), *(leaf[order] for leaf in others))
-    x = np.maximum(np.log(np.maximum(np.append(start, STRENGTH), 1e-9)), SMALLEST)
-    y = np.zeros((2, classes))
-    result = solve(Outer(rows), Inner(rows), x, y, tol=TOL, max_steps=MOST_STEPS)
+    rows = Rows(*(np.ascontiguousarray(leaf[..., order]) for leaf in rows))
+    if isinstance(start, Pool):
+        x, y = np.clip(start.result.x, SMALLEST, LARGEST), start.result.y
+    else:
+        x, y = np.log(np.maximum(np.append(start, STRENGTH), 1e-9)), np.zeros((2, classes))
+        x = np.maximum(x, SMALLEST)
+    small = CHANCE / np.sqrt(rows.weight.sum())
+    result = solve(
+        Outer(rows), Inner(rows), x, y, max_steps=MOST_STEPS,
+        # Where time is up before the first step, nothing is known of slopes.
+        callback=lambda seen: seen.step > 0 and seen.record["hypergrad_norm"] <= small,
+    )  # fmt: skip
     weights, offsets = np.exp(result.x[:judges]), result.y.mean(axis=0)
     weights[weights < NOTHING * weights.max()] = 0.0
     return Pool(weights, offsets - offsets.mean(), result)
@@ -112,19 +131,19 @@ class _Side:
         last = self._last
         if last is None or not (np.array_equal(y, last.y) and np.array_equal(x, last.x)):
             scores = np.tensordot(np.exp(x[:-1]), self.rows.voices, 1)
-            scores[: self.cut] += y[self.by[0]]
-            scores[self.cut :] += y[self.by[-1]]
-            p = softmax(scores, 1)
+            scores[:, : self.cut] += y[self.by[0], :, None]
+            scores[:, self.cut :] += y[self.by[-1], :, None]
+            p = softmax(scores, 0)
             joint = p * self.rows.likelihood
-            total = np.maximum(joint.sum(axis=1), np.finfo(float).tiny)
-            joint /= total[:, None]
+            total = np.maximum(joint.sum(axis=0), np.finfo(float).tiny)
+            joint /= total
             last = self._last = _At(x, y, p, joint, -float(self.share @ np.log(total)))
         return last
 
     def value_and_slopes(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss, and its slopes in the scores of rows."""
         at = self.at(x, y)
-        return at.value, self.share[:, None] * (at.p - at.posterior)
+        return at.value, self.share * (at.p - at.posterior)
 
     def by_weight(self, x: np.ndarray, slopes: np.ndarray) -> np.ndarray:
         """Slopes in the logarithms of weights."""
@@ -132,9 +151,9 @@ class _Side:
 
     def by_offset(self, slopes: np.ndarray) -> np.ndarray:
         """Slopes in the offsets of both halves."""
-        found = np.zeros((2, slopes.shape[1]))
-        found[self.by[0]] += slopes[: self.cut].sum(axis=0)
-        found[self.by[-1]] += slopes[self.cut :].sum(axis=0)
+        found = np.zeros((2, len(slopes)))
+        found[self.by[0]] += slopes[:, : self.cut].sum(axis=1)
+        found[self.by[-1]] += slopes[:, self.cut :].sum(axis=1)
         return found
 
 
@@ -164,9 +183,9 @@ class Inner:
         at = self.side.at(x, y)
 
         def pull(v: np.ndarray, wrt: str) -> Any:
-            by_row = v[self.side.by]
+            by_row = v.T[:, self.side.by]
             change = _bent(at.p, by_row) - _bent(at.posterior, by_row)
-            change *= self.side.share[:, None]
+            change *= self.side.share
             in_y = None if wrt == "x" else self.side.by_offset(change) + _strength(x) * v
             if wrt == "y":
                 return in_y
@@ -181,13 +200,13 @@ class Inner:
 
     def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The blocks."""
-        at, share = self.side.at(x, y), self.side.share[:, None]
+        at, share = self.side.at(x, y), self.side.share
         found = np.zeros((2, y.shape[1], y.shape[1]))
         for half in range(2):
             part = self.side.by == half
-            for sign, p in ((1, at.p[part]), (-1, at.posterior[part])):
+            for sign, p in ((1, at.p[:, part]), (-1, at.posterior[:, part])):
                 shared = share[part] * p
-                found[half] += sign * (np.diag(shared.sum(axis=0)) - shared.T @ p)
+                found[half] += sign * (np.diag(shared.sum(axis=1)) - shared @ p.T)
         return found + _strength(x) * np.eye(y.shape[1])
 
 
@@ -216,4 +235,4 @@ def _strength(x: np.ndarray) -> float:
 def _bent(p: np.ndarray, v: np.ndarray) -> np.ndarray:
     """The change of probabilities p as their logarithms change by v."""
     pv = p * v
-    return pv - p * pv.sum(axis=1, keepdims=True)
+    return pv - p * pv.sum(axis=0)

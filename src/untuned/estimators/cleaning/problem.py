@@ -59,7 +59,7 @@ class Rows(NamedTuple):
     seen: np.ndarray  # (models, rows), 1 where a model learns from a row
     judge: np.ndarray  # the model that judges each row
     evidence: np.ndarray  # (models, rows), for the label being right: log-odds
-    other: np.ndarray  # (models, classes, rows), what the true label is if not the given one
+    other: Any  # (models, classes, rows), what the true label is if not the given one
     likelihood: np.ndarray  # (rows, classes), P(given label | true label j); f alone asks for it
 
 
@@ -100,11 +100,13 @@ class Models:
     """Rows, how much of the ridge falls on each feature, and the point that was looked at last."""
 
     def __init__(self, rows: Rows, penalty: np.ndarray, classes: int):
-        self.rows = rows
+        self.rows = rows._replace(other=None)  # `away` says as much, and memory may be scarce
         dtype = rows.features.dtype
         self.penalty = penalty.astype(dtype)[:, None, None]
-        self.given = np.eye(classes, dtype=dtype)[:, rows.label]
-        self.away = rows.other.astype(dtype) - self.given
+        self.own = slice(None), rows.label, np.arange(len(rows.label))
+        shape = len(rows.other), classes, len(rows.label)
+        self.away = np.broadcast_to(rows.other, shape).astype(dtype)
+        self.away[self.own] -= 1
         self.share = (rows.weight / rows.weight.sum()).astype(dtype)
         self.train = (rows.seen * self.share).astype(dtype)[:, None]
         self._last: Point | None = None
@@ -118,7 +120,8 @@ class Models:
             learned = numbers(x)
             noisy = expit(learned.slope * self.rows.evidence + learned.offset)
             belief = np.where(self.rows.trusted, 1.0, noisy).astype(self.share.dtype)
-            target = self.given + (1 - belief)[:, None] * self.away
+            target = (1 - belief)[:, None] * self.away
+            target[self.own] += 1
             last = Point(x, y, z, target, belief, learned)
         self._last = last._replace(y=y)  # the same numbers, but not kept twice
         return self._last

@@ -91,14 +91,17 @@ def judges_named(judge: Any) -> list[Judge]:
 
 def task_of(table: Table, merged: Merged, classes: int, count: Any, rng: Any) -> Task:
     """The rows that are judged, with their folds; `count` of them, or as many as pay."""
-    X, label = table.X[merged.first], table.label[merged.first]
+    order, label = merged.order, table.label[merged.first]
+    stay = np.array_equal(merged.first, np.arange(table.X.shape[0]))
+    X = table.X if stay else table.X[merged.first]
     if count == "auto":
         count = folds.as_many_as_pay(X, classes)
     count = max(2, min(count, len(np.unique(merged.group))))
-    fold = folds.deal(merged.group, label, count, rng)
+    fold = np.empty(len(label), int)
+    fold[order] = folds.deal(merged.group[order], label[order], count, rng)
     return Task(
         X, label, merged.weight, table.trusted[merged.first], fold, count,
-        classes, int(rng.randint(2**31 - 1)),
+        classes, int(rng.randint(2**31 - 1)), order,
     )  # fmt: skip
 
 
@@ -107,8 +110,8 @@ def hear_yours(
     options: dict[str, Any], ends: float,
 ) -> Verdicts:  # fmt: skip
     """Verdicts from a user's probabilities alone."""
-    nobody = np.zeros(len(given), bool)
-    task = Task(None, given, weight, nobody, np.zeros(len(given), int), 1, classes, seed)
+    nobody, one = np.zeros(len(given), bool), np.zeros(len(given), int)
+    task = Task(None, given, weight, nobody, one, 1, classes, seed, np.arange(len(given)))
     first = first_round(Hearing(task, options, ends), [P[None]]).settled
     weights = {YOURS: float(first.pool.weights[0])}
     return Verdicts(

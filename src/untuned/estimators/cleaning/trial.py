@@ -15,7 +15,7 @@ Learned = Callable[[Task, np.ndarray, np.ndarray], np.ndarray]
 
 ROWS = 2000
 SPARSE_ROWS = 1000  # of sparse columns there are more, and trees look at many of them
-MOST_ROUNDS, FEWEST_ROUNDS, TREES_IN_ALL = 30, 10, 120  # boosting grows a tree for each class
+ROUNDS = judges.Rounds(trees=120, fewest=10, most=30)  # of boosting
 MOST_COLUMNS = 256  # boosting looks at all columns for each split, trees at some only
 SURE = 2.33  # standard errors by which the likelihood of unseen labels must rise: chance 1 in 100
 
@@ -30,9 +30,7 @@ def boosting_helps(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
     task = hearing.task
     if task.X.shape[1] > MOST_COLUMNS:
         return False
-    rounds = int(np.clip(TREES_IN_ALL / task.classes, FEWEST_ROUNDS, MOST_ROUNDS))
-    learned = judges.boosting(rounds).learned
-    return _helps(hearing, coarser(task, FEWEST), learned, opinions)
+    return _helps(hearing, coarser(task, FEWEST), judges.boosting(ROUNDS).learned, opinions)
 
 
 def _helps(hearing: Hearing, dealt: Task, learned: Learned, opinions: list[np.ndarray]) -> bool:
@@ -43,8 +41,8 @@ def _helps(hearing: Hearing, dealt: Task, learned: Learned, opinions: list[np.nd
     """
     task, rng = hearing.task, np.random.default_rng(hearing.task.seed)
     most = SPARSE_ROWS if issparse(task.X) else ROWS
-    left = np.isin(dealt.fold, next(dealt.pairs()))
-    train, rows = np.flatnonzero(~left), np.flatnonzero(left)
+    left = np.isin(dealt.fold, next(dealt.pairs()))[task.order]
+    train, rows = task.order[~left], task.order[left]
     train, rows = rng.permutation(train)[:most], np.sort(rng.permutation(rows)[:most])
     said = learned(task, train, rows)
     base = [opinion[task.fold[rows], rows] for opinion in opinions]

@@ -1,8 +1,10 @@
 """Features standardised and turned so that a linear model on them is quick to solve for.
 
-Standardised features are turned into their principal axes and divided by sqrt(variance + FLOOR), so
-that all of them vary about alike. None is left out, and a ridge on coefficients of the standardised
-features stays exactly that: in the new coordinates it falls on each with its own share.
+Standardised features are turned into their principal axes and divided by sqrt(variance + floor). A
+loss that bends by a tenth per unit of variance, and a ridge of a tenth of the floor, together bend
+alike along all of these, so that conjugate gradients need few steps. Axes along which no row
+differs are left out. A ridge on coefficients of the standardised features stays exactly that: in
+the new coordinates it falls on each with its own share.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FLOOR = 0.1  # of variance, standardised ones being 1: about ten times the ridges that are learned
-MOST_FEATURES = 2048  # above, the axes cost more than they save; features are only standardised
+PER_RIDGE = 10.0  # of floor
+MOST_AXES = 2048  # above, they cost more than they save; features are only standardised
 ROUNDING = 1e-6  # of its mean: a feature that varies less is constant
 
 
@@ -38,8 +40,16 @@ class Whitening:
         return original, intercept - self.mean @ original
 
 
-def fit(block: Callable[[int], np.ndarray], weight: np.ndarray) -> Whitening:
-    """The whitening of weighted rows; `block(start)` gives some of them, from row `start` on."""
+def usual_ridge(rows: int, columns: int) -> float:
+    """The ridge to expect: that of coefficients which together make scores of about a unit."""
+    return columns / (2 * rows)
+
+
+def fit(block: Callable[[int], np.ndarray], weight: np.ndarray, ridge: float) -> Whitening:
+    """The whitening of weighted rows; `block(start)` gives some of them, from row `start` on.
+
+    `ridge` is the one to expect.
+    """
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         start = 0
@@ -52,12 +62,24 @@ def fit(block: Callable[[int], np.ndarray], weight: np.ndarray) -> Whitening:
     variance = sum(share @ (rows - mean) ** 2 for rows, share in blocks())
     varies = variance > (ROUNDING * mean) ** 2
     scale = np.where(varies, 1 / np.sqrt(np.where(varies, variance, 1.0)), 0.0)
-    if len(mean) > MOST_FEATURES:
+    if min(len(mean), len(weight)) > MOST_AXES:
         return Whitening(mean, scale, np.ones(len(mean)))
-    covariance = np.zeros((len(mean), len(mean)))
-    for rows, share in blocks():
-        standard = (rows - mean) * scale
-        covariance += (share[:, None] * standard).T @ standard
-    along, axes = np.linalg.eigh(covariance)
-    penalty = 1 / (np.maximum(along, 0) + FLOOR)
+    shared = (np.sqrt(share)[:, None] * (rows - mean) * scale for rows, share in blocks())
+    along, axes = _axes(shared, len(weight), len(mean))
+    penalty = 1 / (along + PER_RIDGE * ridge)
     return Whitening(mean, scale[:, None] * axes * np.sqrt(penalty), penalty)
+
+
+def _axes(
+    standard: Iterator[np.ndarray], rows: int, columns: int
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Variances along principal axes, and the axes as columns, from blocks of rows."""
+    if columns <= rows:
+        along, axes = np.linalg.eigh(sum(block.T @ block for block in standard))
+        differ = along > ROUNDING
+        return along[differ], axes[:, differ]
+    every = np.concatenate(list(standard))
+    along, turned = np.linalg.eigh(every @ every.T)
+    differ = along > ROUNDING
+    along = along[differ]
+    return along, every.T @ turned[:, differ] / np.sqrt(along)
