@@ -191,8 +191,8 @@ MATRICES = {
     "a part of the matrix": (("words.npz", "--label", "indices"), "holds no array 'indices'"),
     "many columns": (("words.npz", "--label", "wide.csv"), "wide.csv has 2 columns; expected one"),
     "nothing": (("zero.npz", "--label", "topics.npy"), "zero.npz is zero in every row and column"),
-    "labels of objects": (("words.npz", "--label", "objects.npy"), "save labels as text or"),
-    "objects inside": (("both.npz", "--label", "y"), "The array 'y' of both.npz holds Python"),
+    "labels of objects": (("words.npz", "--label", "objects.npy"), "and no Python objects"),
+    "objects inside": (("both.npz", "--label", "y"), "The array 'y' of both.npz could not be"),
     "damaged labels": (("words.npz", "--label", "cut.npy"), "cut.npy could not be read ("),
     "two matrices": (
         ("words.npz", "--label", "topics.npy", "--features", "zero.npz"),

@@ -74,13 +74,9 @@ def _labels(path: Path) -> np.ndarray:
 
 
 def _unread_labels(what: str, error: Exception) -> ValueError:
-    if "pickle" in str(error):  # what reading them would do is what we never do
-        return ValueError(
-            f"{what} holds Python objects or something else than an array, and is not read; save "
-            "labels as text or numbers, for example numpy.save(file, labels.astype(str))."
-        )
     return ValueError(
-        f"{what} could not be read ({reason(error, 80)}); expected an array of labels."
+        f"{what} could not be read ({reason(error, 80)}); expected an array of text or numbers, "
+        "for example by numpy.save(file, labels.astype(str)), and no Python objects."
     )
 
 
