@@ -64,17 +64,16 @@ class BSA(AmIGO):
             rates.v,
             p,
         )
-        gradient, cross = o.inner_cross(x, y, v, rows(p))
-        hypergrad = ops.sub(f.grad_x, cross)
+        hypergrad = ops.sub(f.grad_x, o.linear(x, y, rows(p)).cross(v))
         x, h_norm = descend_x(o, rates.x, hypergrad, ops.norm(hypergrad), x)
-        y, _ = descend(
+        y, g_norm = descend(
             ops, lambda k, y: o.inner_grad(x, y, rows(p + 1 + k)), y, rates.y, self.inner_steps
         )
         info = report(
             o,
             rates,
             outer=f.value,
-            inner_grad_norm=ops.norm(gradient),
+            inner_grad_norm=g_norm,
             hypergrad_norm=h_norm,
             v=v,
             inner_steps=self.inner_steps,
