@@ -199,3 +199,8 @@ def test_features_gone_through_in_blocks_have_the_same_derivatives(by_column, fr
         np.testing.assert_allclose(one, other, atol=1e-9 * abs(one).max())
     sides = [np.vdot(inner.grad_y(x + t * along, w), v) for t in (1e-4, -1e-4)]
     assert np.vdot(found[1][0], along) == pytest.approx((sides[0] - sides[1]) / 2e-4, rel=1e-5)
+    # And no number is widened, which would double all memory.
+    narrow = Rows("softmax", standardisation.make(X, weight), np.eye(3, dtype="f")[y], weight)
+    outer = Outer(fitting.make(narrow, plan, group, scaling.make(*narrow), free, 1.0))
+    _, in_x, in_w = outer.value_and_grads(x.astype("f"), w.astype("f"))
+    assert in_x.dtype == in_w.dtype == np.float32

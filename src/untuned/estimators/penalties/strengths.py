@@ -110,7 +110,7 @@ class Strengths(NamedTuple):
         features = len(self.turn.spread)
         if len(self.turn.basis) or features <= BLOCK:
             return self._pull(in_w, in_s)
-        found = np.zeros(())
+        found: Any = 0  # not an array, which would widen the sum
         for start in range(0, features, BLOCK):
             part = slice(start, start + BLOCK)
             some = self._replace(
