@@ -1,6 +1,7 @@
 """Who has seen which rows."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -83,3 +84,27 @@ def test_a_trial_sees_no_more_rows_than_the_judge_will(count, most):
         assert set(dealt.fold[rows]) == {0, 1}
         assert set(dealt.fold[train]) == set(range(2, most))
         assert len(train) + len(rows) == 200
+
+
+@pytest.mark.parametrize(("better", "helps"), [(1.001, False), (1.02, True)])
+def test_a_judge_helps_if_labels_are_likelier_beyond_doubt_and_beyond_one_number(better, helps):
+    """In both cases the gain is the same in all rows, but for rounding."""
+    rng = np.random.default_rng(0)
+    task = folds.Task(
+        rng.normal(size=(400, 1)).astype(np.float32), np.arange(400) % 2, np.ones(400),
+        np.zeros(400, bool), np.arange(400) % 4, 4, 2, 0, np.arange(400),
+    )  # fmt: skip
+
+    def pool(voices, given, start, rows):
+        half = np.full((len(rows), 2), 0.5)
+        said = half * better if len(voices) == 2 else half
+        return SimpleNamespace(
+            probabilities=lambda voices: said + 1e-5 * rng.random((len(rows), 1))
+        )
+
+    says_nothing = np.full((4, 400, 2), 0.5, np.float32)
+    hearing = SimpleNamespace(task=task, pool=pool)
+    found = trial._helps(
+        hearing, task, lambda task, train, rows: np.full((len(rows), 2), 0.5), [says_nothing]
+    )
+    assert found is helps

@@ -258,7 +258,9 @@ def _prepared(task: Task, ridge: float) -> tuple[whitening.Whitening, Any]:
     """How features are changed, and the changed ones; `ridge` is the one to expect."""
     X = task.X
     if issparse(X):
-        size = np.sqrt(max(float(X.data @ X.data) / X.shape[0], np.finfo(np.float32).tiny))
+        squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        # Rows that are there again have no weight.
+        size = np.sqrt(max(squares[task.weight > 0].mean(), np.finfo(np.float32).tiny))
         columns = X.shape[1]
         if abs(size - 1) < ALIKE:  # as of rows of length one, like those of TF-IDF: no copy
             size = 1.0
