@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -78,3 +78,22 @@ def columns(product: Callable) -> Callable:
         )(units)  # fmt: skip
 
     return of_units
+
+
+class Traced(NamedTuple):
+    """A function as JAX has traced it."""
+
+    closed: Any
+    structure: Any  # of what the function gives
+
+    def __call__(self, *arguments: Tree) -> Tree:
+        """The function again, without what Python did in it."""
+        leaves = jax.tree.leaves(arguments)
+        outputs = jax.core.eval_jaxpr(self.closed.jaxpr, self.closed.consts, *leaves)
+        return jax.tree.unflatten(self.structure, outputs)
+
+
+def traced(function: Callable, arguments: tuple[Tree, ...]) -> Traced:
+    """The function, traced for such arguments."""
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    return Traced(closed, jax.tree.structure(shape))

@@ -30,11 +30,13 @@ from untuned.ops import Tree
 from untuned.ops.jax_derivatives import (
     OF_EVERYTHING,
     OF_GRADIENTS,
+    Traced,
     columns,
     derivative,
     everything,
+    traced,
 )
-from untuned.ops.jax_listing import Listing, Operation, Reader, Traced, traced
+from untuned.ops.jax_listing import Listing, Operation, Reader
 from untuned.ops.jax_numpy_rules import UnknownError
 from untuned.ops.jax_regrouped import CutError
 from untuned.ops.jax_tangents import ROWS, UNITS, V, X, Y

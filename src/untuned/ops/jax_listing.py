@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from untuned.ops import Tree, jax_products, jax_regrouped, jax_tangents, sparse_rows
+from untuned.ops.jax_derivatives import Traced, traced
 from untuned.ops.jax_numpy_rules import FLOATS, PLAIN, UnknownError, rules
 from untuned.ops.jax_tangents import ROWS, TANGENT, UNITS
 
@@ -47,34 +48,6 @@ class Listing(NamedTuple):
     structure: Any  # of what the function gives
 
 
-class SparseRows(NamedTuple):
-    """Rows that are mostly zeros as a sparse array, for products."""
-
-    place: int
-    number: int  # which of the rows' arrays
-    made_of: Any
-    array: Any
-
-
-class Traced(NamedTuple):
-    """A function as JAX has traced it."""
-
-    closed: Any
-    structure: Any  # of what the function gives
-
-    def __call__(self, *arguments: Tree) -> Tree:
-        """The function again, without what Python did in it."""
-        leaves = jax.tree.leaves(arguments)
-        outputs = jax.core.eval_jaxpr(self.closed.jaxpr, self.closed.consts, *leaves)
-        return jax.tree.unflatten(self.structure, outputs)
-
-
-def traced(function: Callable, arguments: tuple[Tree, ...]) -> Traced:
-    """The function, traced for such arguments."""
-    closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    return Traced(closed, jax.tree.structure(shape))
-
-
 class Reader:
     """Turns what JAX has traced into operations on numbered places."""
 
@@ -87,7 +60,7 @@ class Reader:
         self.zeros: set[int] = set()
         self.narrow: dict[int, int] = {}  # what was spread, with axes of length one
         self.scaled: dict[int, tuple[int, int]] = {}  # a factor and a base, see jax_tangents
-        self.sparse: dict[int, SparseRows] = {}  # by the place of the rows
+        self.sparse: dict[int, sparse_rows.SparseRows] = {}  # by the place of the rows
         self.products: dict[int, jax_regrouped.Product] = {}
         self.affine: dict[int, jax_regrouped.Affine] = {}
         self.made: dict[int, tuple[str, tuple[int, ...]]] = {}  # by which operation, of what
@@ -226,7 +199,7 @@ class Reader:
             array = sparse_rows.of(leaf)
             if array is not None:
                 also = self._place(array.shape, self.kinds[place], ROWS)
-                self.sparse[place] = SparseRows(also, number, leaf, array)
+                self.sparse[place] = sparse_rows.SparseRows(also, number, leaf, array)
 
     def _constant(self, value: Any, aval: Any) -> int:
         array = np.asarray(value, aval.dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,15 @@ LARGE = 2**20  # entries, from which on importing SciPy's sparse arrays takes le
 # What a number with its column takes, in the time that a dense product reads a number: for one
 # vector, and for each of many vectors at a time.
 FOR_ONE, FOR_EACH = 4, 1
+
+
+class SparseRows(NamedTuple):
+    """Rows that are mostly zeros as a sparse array, for products."""
+
+    place: int  # in the list of operations
+    number: int  # which of the rows' arrays
+    made_of: Any
+    array: Any
 
 
 def of(array: Any) -> Any:
