@@ -173,7 +173,8 @@ POSITIVE = ("alpha0", "beta0", "gamma0", "eta_x", "eta_y", "eta_v")
 @pytest.mark.parametrize("value", [0, 0.0, -1.0, nan, inf, True, "1", None], ids=repr)
 def test_hyperparameter_is_not_positive(solver, field, value):
     came = f"{solver.__name__} was given {field}={value!r}; "
-    with refused(came, f"expected a finite number above zero, for example {field}=1.0."):
+    word = " or 'auto'" if field in ("alpha0", "beta0", "gamma0") else ""
+    with refused(came, f"expected a finite number above zero{word}, for example {field}=1.0."):
         solver(**{field: value})
 
 
@@ -181,7 +182,8 @@ def test_hyperparameter_is_not_positive(solver, field, value):
 @pytest.mark.parametrize("value", [0, -1, 1.5, 10.0, nan, True, "10"], ids=repr)
 def test_loop_count_is_not_a_count(field, value):
     came = f"DTFBO was given {field}={value!r}; "
-    with refused(came, f"expected a whole number from 1 up, for example {field}=10."):
+    word = " or 'anytime'" if field == "horizon" else ""
+    with refused(came, f"expected a whole number from 1 up{word}, for example {field}=10."):
         DTFBO(**{field: value})
 
 
