@@ -281,6 +281,30 @@ def test_a_watch_stays_with_what_it_said():
     assert watch.present() is None
 
 
+def test_a_watch_stops_with_the_one_around_it():
+    is_over = False
+    with watch.over(lambda: is_over), watch.over(lambda: False) as inside:
+        assert not inside.says_stop()
+        is_over = True
+        assert inside.says_stop()
+
+
+def test_a_run_inside_a_watch_ends_when_it_says_stop_even_within_a_step():
+    torch, calls = pytest.importorskip("torch"), []
+
+    def g(x, y):
+        calls.append(y)
+        return ((y - x) ** 2 * torch.arange(1.0, 1 + len(y))).sum() + (y**4).sum()
+
+    f = lambda x, y: ((y - 1) ** 2).sum()
+    zeros = torch.zeros(30)
+    with watch.over(lambda: len(calls) >= 6):
+        result = untuned.minimize(f, g, zeros, zeros, max_steps=1000)
+    assert result.status == "max_seconds"
+    assert "the limit of the run around it inside the first step" in result.message
+    assert len(calls) < 15  # a whole first step takes more
+
+
 def test_a_shared_watch_stops_when_any_process_wants_to():
     with watch.over(lambda: True, shared=True) as mine:
         assert not mine.says_stop()  # the others do not know yet

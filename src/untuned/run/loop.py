@@ -46,6 +46,7 @@ class Loop:
         self.step_seconds = 0.0  # of the last chunk
         self.saves_inside = True  # of a first step that takes long
         self.interrupted: Callable[[], bool] = lambda: False
+        self.around: watch.Watch | None = None  # of whoever calls `minimize`
         self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
         # All processes of a run resume, or none: one may be too late to find no file.
         found = self.saver is not None and self.saver.path.exists()
@@ -123,7 +124,7 @@ class Loop:
         size = 1
         limit = self.limits["max_seconds"]
         self.deadline = math.inf if limit is None else self.seconds + limit
-        self.interrupted = interrupted
+        self.interrupted, self.around = interrupted, watch.present()
         self._watch_inner()
         while (status := self._status()) is None:
             if self.problem.max_over_processes(float(interrupted())):
@@ -273,6 +274,8 @@ class Loop:
 
     def _is_late(self) -> bool:
         """Whether no time is left; a compiled step cannot be cut, so then: for another one."""
+        if self.around is not None and self.around.has_stopped:
+            return True
         left, limit = self.deadline - self.seconds, self.limits["max_seconds"]
         if limit is not None and self.problem.ops.compiles:
             return left <= 0 or self.step_seconds > left + BEYOND * limit

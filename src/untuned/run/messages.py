@@ -49,13 +49,12 @@ def _what_happened(
         )
     if status == "max_seconds" and step == 0:
         return (
-            f"Stopped at max_seconds={limits['max_seconds']:g} inside the first step: x has not "
+            f"Stopped at {_limit(limits)} inside the first step: x has not "
             "moved yet, and y is nearer to its solution there. Give more time to go further."
         )
     if status == "max_seconds":
         return (
-            f"Stopped after {step} steps at max_seconds={limits['max_seconds']:g}: {went}. "
-            "Give more time to go further."
+            f"Stopped after {step} steps at {_limit(limits)}: {went}. Give more time to go further."
         )
     if status == "callback":
         return f"The callback stopped the run after {step} steps: {went}."
@@ -85,6 +84,11 @@ def _what_happened(
             "problem with untuned.check_problem."
         )
     return _divergence(record, solver)
+
+
+def _limit(limits: dict[str, Any]) -> str:
+    seconds = limits["max_seconds"]
+    return "the limit of the run around it" if seconds is None else f"max_seconds={seconds:g}"
 
 
 def _if_too_short(solver: Any, step_x: float) -> str:

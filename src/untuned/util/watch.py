@@ -1,7 +1,8 @@
 """A limit that loops inside a step keep too: they ask, and end with what they have.
 
 A step of a method that solves for y and v may take minutes. Where its loops run in Python they ask
-the watch of the run before each turn; a run then leaves out the step that was cut.
+the watch of the run before each turn; a run then leaves out the step that was cut. A watch inside
+another one stops with it, so whoever calls `minimize` can limit it by something else than seconds.
 
 Several processes must end their loops at the same turn. Each of them says what it wants with the
 messages that it sends anyway, and their watch is `shared`: it stops once one of them wants to.
@@ -15,12 +16,17 @@ from contextvars import ContextVar
 
 
 class Watch:
-    """Whether it is time to stop; once it has said so it stays with that."""
+    """Whether it is time to stop, or the watch around it says so; having said it, it stays so."""
 
-    def __init__(self, is_over: Callable[[], bool], shared: bool = False):
-        self.wants_stop = is_over
+    def __init__(self, is_over: Callable[[], bool], shared: bool, around: Watch | None):
+        self._is_over = is_over
         self.has_stopped = False
         self._shared = shared
+        self._around = around
+
+    def wants_stop(self) -> bool:
+        """Whether this process wants to stop."""
+        return self._is_over() or (self._around is not None and self._around.says_stop())
 
     def says_stop(self) -> bool:
         """Asked before each turn of a loop."""
@@ -39,7 +45,7 @@ _present: ContextVar[Watch | None] = ContextVar("watch", default=None)
 @contextmanager
 def over(is_over: Callable[[], bool], shared: bool = False) -> Iterator[Watch]:
     """Inside, loops end once `is_over` says so, be it in another process where it is `shared`."""
-    watch = Watch(is_over, shared)
+    watch = Watch(is_over, shared, _present.get())
     token = _present.set(watch)
     try:
         yield watch

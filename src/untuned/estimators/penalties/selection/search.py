@@ -48,6 +48,7 @@ from untuned.estimators.penalties.selection.one_strength import HONEST, Seen
 from untuned.estimators.penalties.selection.outcome import Limit
 from untuned.estimators.penalties.strengths import Bend, two_digits
 from untuned.run import minimize
+from untuned.util.watch import over as stopped_by
 
 # Of the first hypergradient: about the two digits that strengths get, and no less than rounding.
 TOLERANCE = {"float64": 1e-3, "float32": 1e-2}
@@ -183,6 +184,7 @@ def _many(
 ) -> Stage:  # fmt: skip
     """One strength per group, if they earn it; else what was there, which `start` holds."""
     plan, used, at = given, rows, start.pop()
+    most = at.passes
     if plans.condense:
         packed = condensed.make(*rows[1:], plan)
         used, plan = Rows(rows.loss, *packed[:3]), packed.plan
@@ -209,13 +211,16 @@ def _many(
     judges = Judges(seer, plan, used.weight)
     watch = Watch(judges, x, y, lambda x: trail.found.append(_strengths(bend, x.mean(axis=0))))
 
+    def is_long() -> bool:
+        # Of very many features no more work than one strength took.
+        return most is not None and models.passes >= most
+
     def over(snapshot: Any) -> bool:
         # Condensed rows have the sum of the losses, but not their spread.
-        lost = watch(snapshot) or (judges.is_worse and used is rows)
-        # Of very many features no more work than one strength took.
-        return lost or (at.passes is not None and models.passes >= at.passes)
+        return watch(snapshot) or (judges.is_worse and used is rows) or is_long()
 
-    result = run(outer, inner, x, y, tol=TOLERANCE[x.dtype.name], callback=over)
+    with stopped_by(is_long):  # a step may try many points
+        result = run(outer, inner, x, y, tol=TOLERANCE[x.dtype.name], callback=over)
     at = at._replace(result=result)
     if not closed:
         at = _at(seer, watch.start, at)
