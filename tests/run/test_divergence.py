@@ -244,7 +244,9 @@ def test_divergence_is_kept_by_a_checkpoint(library, method, tmp_path):
     first, again = (run(library, method, functions, checkpoint=tmp_path / "run") for _ in "12")
     for result in (first, again):
         assert_diverged(result, "f nan")
-    assert first.message == again.message
+    # The first of them compiled, which on a busy machine takes long enough to be said.
+    verdicts = [result.message.partition(" Compiling took")[0] for result in (first, again)]
+    assert verdicts[0] == verdicts[1]
     assert first.steps == again.steps == BAD
     for one, other in zip(numbers(first), numbers(again), strict=True):
         np.testing.assert_array_equal(one, other)
