@@ -18,7 +18,7 @@ STOPPED = 130  # what typer makes of Ctrl-C
 
 app = typer.Typer(
     name="untuned",
-    help="Bilevel optimization without step sizes.",
+    help="Find wrong labels, choose penalties, pick rows: nothing to tune.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -27,7 +27,7 @@ app = typer.Typer(
 Train = Annotated[Path, typer.Argument(help="Your table, CSV or Parquet.", metavar="TRAIN")]
 Label = Annotated[str, typer.Option(help="The column that holds the label.")]
 Out = Annotated[Path, typer.Option(help="Folder for the output.")]
-Method = Annotated[str, typer.Option(help="Name of the method.")]
+Method = Annotated[str, typer.Option(help="Optimization method; see `untuned methods`.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**32 - 1)]
 MaxSeconds = Annotated[float | None, typer.Option(help="Seconds the optimization may take.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing folder.")]
@@ -89,7 +89,9 @@ def clean(
     ] = None,
     probabilities: Annotated[
         Path | None,
-        typer.Option(help="Out-of-sample probabilities of your model, a column for each class."),
+        typer.Option(
+            help="Probabilities of your model for rows it has not seen, one column per class."
+        ),
     ] = None,
     decisions: Annotated[
         Path | None, typer.Option(help="The decisions.csv that the report page gave.")
@@ -106,7 +108,7 @@ def clean(
     """Find the wrong labels of a table, worst first.
 
     Rows you trust, if you have any, improve the result; without them the rows judge each other.
-    The report is a page to decide on; give back what it saves by --decisions.
+    Decide on the suspects in the report's page, and give the file it saves to --decisions.
 
     Examples:
 
@@ -139,7 +141,7 @@ def regularize(
     label: Annotated[
         str,
         typer.Option(
-            help="The column that holds the label; of a matrix an array beside it, or a file."
+            help="The column that holds the label; for a matrix, an array in its file, or a file."
         ),
     ],
     penalty: Annotated[
@@ -200,7 +202,7 @@ def coreset(
     max_seconds: MaxSeconds = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Choose the rows of a table, with weights, on which a model learns nearly all there is.
+    """Choose few rows, with weights, on which a model learns nearly what it learns from all.
 
     Example: `untuned coreset train.csv --label species --size 100 --out small`
     """
@@ -218,7 +220,7 @@ def report(
         Path | None, typer.Option(help="Folder for the page; the run's own by default.")
     ] = None,
 ) -> None:
-    """Write the HTML page of a run again, from the files of its folder.
+    """Write the HTML page of a run again, from the files in its folder.
 
     Example: `untuned report untuned-clean`
     """

@@ -92,8 +92,18 @@ def check_hypergradient(
 ) -> HypergradientReport:
     """Compare the implicit hypergradient at x with finite differences of the value function.
 
-    The inner problem is solved to high accuracy from y0, at x and at two points on each side of
-    it for every random direction. Use float64: in float32 only two digits can be compared.
+    The inner problem is solved to high accuracy from y0: at x, and at one point on either side of
+    it along each random direction. Use float64: in float32 only two digits can be compared.
+
+    Parameters
+    ----------
+    outer, inner, outer_data, inner_data : the problem, as for `untuned.minimize`.
+    x, y0 : where to compare, and where the search for y*(x) starts.
+    directions, seed : how many random directions to compare along, and which.
+
+    Returns
+    -------
+    A report: print it, or look at `ok`, `relative_error` and `warnings`.
 
     Example
     -------
@@ -166,6 +176,15 @@ def check_problem(
 
     Curvature is the smallest and the largest eigenvalue of grad_yy g: exact up to 200 inner
     variables, by Lanczos iterations above.
+
+    Parameters
+    ----------
+    outer, inner, outer_data, inner_data : the problem, as for `untuned.minimize`.
+    x, y : the point to look at; x0 and y0 will do.
+
+    Returns
+    -------
+    A report: print it, or look at `ok`, `condition`, `gradient_norms` and `warnings`.
 
     Example
     -------

@@ -18,6 +18,8 @@ from untuned.networks.products import Pullback, Tensors, buffers_kept, differenc
 class Reweighter:
     """Weights of training rows that lower the loss on a few trusted rows.
 
+    Call it once per batch inside your own training loop, and multiply the losses by what it gives.
+
     With f the trusted loss and w_i the weight of row i, a step of the network along its weighted
     gradient changes f by -sum of w_i <grad loss_i, v>, v being the trusted gradient in the metric
     of the step (`untuned.networks.direction`). So the logit of a row's weight moves by
@@ -27,22 +29,23 @@ class Reweighter:
     with a running mean over all rows in the latter and S_i the sum of p_i^2: a step in the geometry
     of weights in [0, 1], in which there is no rate to choose.
 
-    There are far more weights than trusted rows, which weights can learn by heart: where all labels
-    are right, they do harm by it. So the trusted rows are taken as two halves, and what weights
-    have learned from one is judged by the other; all are equal again where it does not help there.
+    There are far more weights than trusted rows, so weights could learn these by heart and do harm
+    where all labels are right. Therefore the trusted rows are taken as two halves, and what weights
+    learn from one half is judged by the other. Where it does not help there, all are equal again.
 
     Parameters
     ----------
     model : the network that is trained, alone or inside DistributedDataParallel.
     rows : how many training rows there are; needed for form="rows".
     form : "rows" for one weight per row, "loss" for one function of a row's loss, which also weighs
-        rows never seen (`weigh`), "batch" for weights made anew from each batch, as classes of very
-        different sizes ask for: those that lower the trusted loss now, with a mean of 1/2.
+        rows never seen (`weigh`), "batch" for weights made anew from each batch: a mean of 1/2, and
+        zero for rows that do not lower the trusted loss now. It suits classes of very different
+        sizes.
     order : 2 differentiates the losses twice; 1 needs gradients alone and asks for a function
         that computes the losses, of which it takes differences along v.
-    every : how many calls from one move of the weights to the next; 2 by default, and 1 where they
-        are of the batch. A call that moves them costs about twice a plain step on top of it, one
-        that does not costs nothing.
+    every : how many calls from one move of the weights to the next; 2 by default, and 1 with
+        form="batch". A call that moves them adds two to three times the cost of a plain step; a
+        call that does not adds nothing.
 
     Example
     -------
@@ -93,18 +96,18 @@ class Reweighter:
     ) -> torch.Tensor:
         """The weights of a batch, detached; every few calls they learn first.
 
-        They are in [0, 1], but where form="batch": there their mean is 1/2, or all are zero.
+        They are in [0, 1]. With form="batch" their mean is 1/2, or all are zero.
 
         Parameters
         ----------
         losses : one loss per row, with its graph, or a function that computes them.
-        index : the numbers of these rows, from 0 to rows - 1; may be None but for form="rows".
-        trusted : a function that gives the mean loss on a batch of trusted rows. Which half a row
-            is of is told by what the model is given for it, so let the function call the model
-            once, on rows as they are (`untuned.networks.halves`). Or a pair of functions, each for
-            a half of the trusted rows, of which one is called at a time: where the model is called
-            otherwise, or rows are changed at random. The halves must not share a row, and are best
-            alike: as many rows of each class in both.
+        index : the numbers of these rows, from 0 to rows - 1; needed for form="rows" only.
+        trusted : a function that gives the mean loss on a batch of trusted rows. Let it call the
+            model once, on the rows as they are: which half a row belongs to is told by what the
+            model is given for it (`untuned.networks.halves`). Where that cannot be (rows changed at
+            random, a model called in parts), give a pair of functions, one for each half; one is
+            called at a time. The halves must not share a row, and should have as many rows of each
+            class.
         """
         halves = halves_of(trusted)
         closure = losses if callable(losses) else None
@@ -131,7 +134,7 @@ class Reweighter:
 
     @property
     def weights(self) -> torch.Tensor:
-        """The weights of all rows; but for form="rows" those that each had last."""
+        """The weights of all rows; with another form than "rows", those that each had last."""
         if self._last is None:
             return torch.sigmoid(self._form.x)
         if not len(self._last):

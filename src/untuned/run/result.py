@@ -46,8 +46,8 @@ class History(Mapping[str, np.ndarray]):
     which a sub-loop ended at its cap) and `indefinite` (those in which g was seen not to be convex
     in y) are totals so far.
 
-    Of more than 16,384 records every second one is dropped and from then on only every second one
-    is kept, again and again; `spacing` is the number of steps between those kept.
+    At 16,384 records every second one is dropped and their spacing doubles, as often as it takes;
+    `spacing` is the number of steps between those kept.
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None, spacing: int = 1):

@@ -36,8 +36,8 @@ def argmin(
 
     y*(x) = argmin_y g(x, y), found by Newton's method from y0 to what the dtype allows, with
     derivatives by the implicit function theorem: memory does not grow with the steps taken. On JAX
-    it goes inside `jit`, `grad`, `jvp` and `vmap`, in any order and any number of times, and is
-    differentiable in whatever `inner` reads; on torch it goes with autograd, `torch.func.grad` and
+    it works inside `jit`, `grad`, `jvp` and `vmap`, in any order and any number of times, and is
+    differentiable in whatever `inner` reads; on torch it works with autograd, `torch.func.grad` and
     `torch.func.vmap`, and is differentiable in x and data.
 
     Parameters

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 class LabelCleaner(ClassifierMixin, BaseEstimator):
     """Find wrong labels, and learn a classifier that is not misled by them.
 
-    Judges of several kinds say what they think of rows they have not seen. How much each of them is
+    Models of several kinds, the judges, predict rows they have not seen. How much each judge is
     worth, how often labels are wrong and which class is taken for which is learned from how well
-    they predict given labels, and from trusted rows where there are any. Judges then learn anew
+    they predict given labels, and from trusted rows where there are any. Judges then learn again
     from what the labels probably should be.
 
     Parameters
     ----------
     judge : "auto", "linear", classifier, or list of these, default="auto"
         Who judges. "auto" tries linear models, neighbours, trees and boosting, cheap ones first,
-        and drops who does not help. A classifier is one of scikit-learn's kind, with
+        and drops those that do not help. A classifier is one of scikit-learn's kind, with
         `predict_proba`. In a list, "linear", "neighbours", "trees" and "boosting" may stand beside
         classifiers.
     folds : int or "auto", default="auto"
@@ -65,7 +65,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     weights_ : ndarray of shape (n_samples,)
         How much the given label counted in training, in [0, 1]; the rest went to other classes.
     judges_ : dict
-        Who was asked, and with which weight in the end; 0 for who did not help.
+        The judges that were asked, and the weight of each in the end; 0 if it did not help.
     noise_rate_ : float
         Estimated share of wrong labels.
     sure_share_ : float

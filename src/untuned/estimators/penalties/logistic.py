@@ -19,9 +19,9 @@ class BilevelLogisticRegression(ClassifierMixin, WithNorm):
 
     Minimizes the sum of the rows' log-losses plus 1/2 sum_j s_j w_j^2 over w, where the strengths s
     are those with the least log-loss on rows that w has not seen. There may be one strength per
-    feature, since they follow gradients instead of a grid. How many rows would be needed to trust
-    so many is looked after: strengths are judged on rows that neither w nor s have seen, and
-    are all equal where more than one does not pay, or rows are fewer than 100.
+    feature, since they follow gradients instead of a grid. So many could overfit: they are judged
+    on rows that neither w nor s have seen. Where several strengths are not worth it there, or rows
+    are fewer than 100, all are equal.
 
     Features are standardised inside, so strengths compare, and `coef_` is in the units of X.
     The intercept is not penalized.
