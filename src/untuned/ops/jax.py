@@ -229,9 +229,9 @@ def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
 
 
 def hessian_price(fn: Any, x: Tree, y: Tree, /) -> float:
-    from untuned.ops import jax_price
+    from untuned.ops.traced import pricing
 
-    counted = jax_price.of_compiled(fn, x, y)
+    counted = pricing.of_compiled(fn, x, y)
     # Where nobody can count: as measured where rows are read once for many columns, which then cost
     # what arithmetic costs (docs/lab/clock.md).
     return min(size(y), 2 + size(y) / 20) if counted is None else counted

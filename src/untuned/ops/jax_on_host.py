@@ -1,5 +1,5 @@
 """The operations of :class:`untuned.ops.Ops` on JAX with loops on the host: only f, g and their
-derivatives are compiled, or evaluated in NumPy (jax_in_numpy.py).
+derivatives are compiled, or evaluated in NumPy (traced/in_numpy.py).
 
 A method of loops inside loops is one large program to a compiler, which takes seconds where a run
 takes tenths of one; its derivatives are a handful of small ones. And a loop in Python can look at
@@ -30,16 +30,16 @@ from untuned.ops import (
     Tree,
     eager,
     jax_cache,
-    jax_in_numpy,
     jax_options,
-    jax_price,
     jax_sharding,
 )
 from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
-from untuned.ops.jax_derivatives import derivative
-from untuned.ops.jax_listing import Operation
+from untuned.ops.traced import pricing
+from untuned.ops.traced.derivatives import derivative
+from untuned.ops.traced.in_numpy import Sheet
+from untuned.ops.traced.listing import Operation
 from untuned.util import threads
 
 MANY = 2**23  # entries of results, from which on a program that fuses them is worth compiling
@@ -56,7 +56,7 @@ class OnHost:
         self._effort = effort
         self.in_numpy = in_numpy  # what can be evaluated there is not compiled
         self._programs: dict[Hashable, Callable] = {}
-        self._sheets: dict[Hashable, jax_in_numpy.Sheet] = {}
+        self._sheets: dict[Hashable, Sheet] = {}
         self._prices: dict[Hashable, float] = {}
         self._compiling = 0.0
 
@@ -106,7 +106,7 @@ class OnHost:
     def _hessian_price(self, fn: Any, x: Tree, y: Tree) -> float:
         if not isinstance(self._get("along y", fn, x, y, y), partial):
             return base.hessian_price(fn, x, y)
-        return jax_price.counted(self._sheets[self._key(fn)], host.size(y), True)
+        return pricing.counted(self._sheets[self._key(fn)], host.size(y), True)
 
     def _call(self, kind: str, fn: Any, *variables: Tree) -> Any:
         return self._get(kind, fn, *variables)(*variables, *_rows(fn))
@@ -119,7 +119,7 @@ class OnHost:
         if program is None:
             sheet = None
             if self.in_numpy:
-                sheet = self._sheets.setdefault((function, shapes), jax_in_numpy.Sheet())
+                sheet = self._sheets.setdefault((function, shapes), Sheet())
             program = self._program(kind, function, (*variables, *_rows(fn)), sheet)
             self._programs[key] = program
         return program
@@ -129,7 +129,7 @@ class OnHost:
         return getattr(fn, "function", fn), shapes
 
     def _program(
-        self, kind: str, function: Callable, arguments: tuple, sheet: jax_in_numpy.Sheet | None
+        self, kind: str, function: Callable, arguments: tuple, sheet: Sheet | None
     ) -> Callable:
         start = time.perf_counter()
         try:

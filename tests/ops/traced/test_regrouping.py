@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import untuned
-from untuned.ops import jax_regrouped
-from untuned.ops.jax_derivatives import derivative
-from untuned.ops.jax_in_numpy import Sheet
-from untuned.ops.jax_tangents import V, X, Y
+from untuned.ops.traced import regrouping
+from untuned.ops.traced.derivatives import derivative
+from untuned.ops.traced.in_numpy import Sheet
+from untuned.ops.traced.tangents import V, X, Y
 from untuned.util import watch
 
 RNG = np.random.default_rng(0)
@@ -99,7 +99,7 @@ def test_a_matrix_that_would_take_more_memory_or_time_than_it_saves_is_not_made(
     fn, y = QUADRATIC["a mean"][0], np.zeros(SIZE)
     with jax.enable_x64(True):
         for limit, value in (("FEWER", COUNT / SIZE + 1), ("MOST_VARIABLES", SIZE - 1)):
-            monkeypatch.setattr(jax_regrouped, limit, value)
+            monkeypatch.setattr(regrouping, limit, value)
             sheet, *_ = _sheet(fn, y)
             assert not sheet._reader.lasting
             monkeypatch.undo()
@@ -107,7 +107,7 @@ def test_a_matrix_that_would_take_more_memory_or_time_than_it_saves_is_not_made(
 
 
 def test_a_matrix_is_made_some_columns_at_a_time_until_time_is_up(monkeypatch):
-    monkeypatch.setattr(jax_regrouped, "AT_ONCE", 1)
+    monkeypatch.setattr(regrouping, "AT_ONCE", 1)
     with jax.enable_x64(True):
         sheet, whole, rows, _ = _sheet(QUADRATIC["a mean"][0], np.zeros(SIZE))
         x, y = np.ones(SIZE), np.ones(SIZE)

@@ -1,4 +1,4 @@
-"""What each of JAX's operations is in NumPy (ops/jax_in_numpy.py)."""
+"""What each of JAX's operations is in NumPy (in_numpy.py)."""
 
 from __future__ import annotations
 

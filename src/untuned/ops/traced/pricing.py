@@ -12,8 +12,8 @@ from typing import Any
 import jax
 
 from untuned.ops import Tree
-from untuned.ops.jax_in_numpy import Sheet
-from untuned.ops.jax_tangents import V, X, Y
+from untuned.ops.traced.in_numpy import Sheet
+from untuned.ops.traced.tangents import V, X, Y
 
 
 def of_compiled(fn: Any, x: Tree, y: Tree) -> float | None:

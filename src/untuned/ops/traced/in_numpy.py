@@ -2,7 +2,7 @@
 
 JAX traces a function, and with it the derivatives it is asked for, into a list of operations. XLA
 takes some tenths of a second to make a program of each, which on little data is longer than all
-that the program is ever used for. So here the list is carried out as it is (jax_listing.py):
+that the program is ever used for. So here the list is carried out as it is (listing.py):
 operations whose results nobody reads are left out, equal ones are done once, and arrays go as soon
 as they are read.
 
@@ -27,7 +27,7 @@ import jax
 import numpy as np
 
 from untuned.ops import Tree
-from untuned.ops.jax_derivatives import (
+from untuned.ops.traced.derivatives import (
     OF_EVERYTHING,
     OF_GRADIENTS,
     Traced,
@@ -36,10 +36,10 @@ from untuned.ops.jax_derivatives import (
     everything,
     traced,
 )
-from untuned.ops.jax_listing import Listing, Operation, Reader
-from untuned.ops.jax_numpy_rules import UnknownError
-from untuned.ops.jax_regrouped import CutError
-from untuned.ops.jax_tangents import ROWS, UNITS, V, X, Y
+from untuned.ops.traced.listing import Listing, Operation, Reader
+from untuned.ops.traced.regrouping import CutError
+from untuned.ops.traced.rules import UnknownError
+from untuned.ops.traced.tangents import ROWS, UNITS, V, X, Y
 
 KEPT = 0.5  # of the memory of the rows, for what may be needed again
 FEW = 2**16  # bytes that are kept whatever the rows take

@@ -1,4 +1,4 @@
-"""Products with rows that are mostly zeros, for JAX in NumPy (jax_in_numpy.py).
+"""Products with rows that are mostly zeros, for JAX in NumPy (in_numpy.py).
 
 A table of words or of categories comes as a dense array of which nine in ten numbers are zero. A
 product reads them all. SciPy's reads those that are not zero and their columns, which takes a

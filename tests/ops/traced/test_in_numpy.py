@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import untuned
-from untuned.ops import jax_in_numpy, jax_on_host, jax_price
-from untuned.ops.jax_derivatives import derivative
-from untuned.ops.jax_in_numpy import Sheet
+from untuned.ops import jax_on_host
 from untuned.ops.jax_on_host import OnHost
+from untuned.ops.traced import in_numpy, pricing
+from untuned.ops.traced.derivatives import derivative
+from untuned.ops.traced.in_numpy import Sheet
 from untuned.problem.derivatives import OnRows
 
 RNG = np.random.default_rng(0)
@@ -189,7 +190,7 @@ def test_a_quadratic_function_has_its_hessian_made_once(example):
     x, y, _, rows = example
     fn = lambda x, y, rows: jnp.mean((rows[0] @ y - rows[1]) ** 2) + jnp.sum(jnp.exp(x) * y**2)
     sheet = _sheet(fn, x, y, rows, "columns", "along y")
-    assert jax_price.counted(sheet, 6, True) < jax_price.counted(sheet, 6, False) / 2
+    assert pricing.counted(sheet, 6, True) < pricing.counted(sheet, 6, False) / 2
     blocks = [_units(6, np.float32, k, 3) for k in (0, 3)]
     for point in ((x, y), (x + 1, y - 1)):
         found = np.concatenate([sheet.evaluate("columns", *point, u, rows) for u in blocks])
@@ -209,7 +210,7 @@ def test_a_linear_model_scales_rows_by_one_factor_for_all_columns(example):
 
 def test_what_is_kept_takes_no_more_than_half_of_the_rows(monkeypatch, example):
     x, y, _, rows = example
-    monkeypatch.setattr(jax_in_numpy, "FEW", 0)
+    monkeypatch.setattr(in_numpy, "FEW", 0)
     sheet = _sheet(softplus_of_many, x, y, rows, "value_and_grad_y", "along y", "columns")
     sheet.evaluate("value_and_grad_y", x, y, rows)
     sheet.evaluate("along y", x, y, y, rows)
@@ -327,7 +328,7 @@ def test_many_results_and_large_factors_are_compiled(monkeypatch, limit):
 
 
 def test_constants_of_derivatives_that_are_traced_one_after_another_are_told_apart(monkeypatch):
-    monkeypatch.setattr(jax_in_numpy, "derivative", lambda kind, function: function)
+    monkeypatch.setattr(in_numpy, "derivative", lambda kind, function: function)
     sheet, y = Sheet(), np.ones(3, np.float32)
     for k in range(20):  # each array goes after its trace, and the next may be at its address
         constant = lambda k=k: jnp.full(3, k, jnp.float32)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from untuned.ops.jax_listing import Reader
+    from untuned.ops.traced.listing import Reader
 
 ROWS, X, Y, V, UNITS = 1, 2, 4, 8, 16  # what an array may depend on
 TANGENT = V | UNITS

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from untuned.ops import Tree, jax_products, jax_regrouped, jax_tangents, sparse_rows
-from untuned.ops.jax_derivatives import Traced, traced
-from untuned.ops.jax_numpy_rules import FLOATS, PLAIN, UnknownError, rules
-from untuned.ops.jax_tangents import ROWS, TANGENT, UNITS
+from untuned.ops import Tree
+from untuned.ops.traced import products, regrouping, sparse_rows, tangents
+from untuned.ops.traced.derivatives import Traced, traced
+from untuned.ops.traced.rules import FLOATS, PLAIN, UnknownError, rules
+from untuned.ops.traced.tangents import ROWS, TANGENT, UNITS
 
 CALLS = {  # operations that only hold others
     "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat",
@@ -59,10 +60,10 @@ class Reader:
         self.views: set[int] = set()  # of arguments
         self.zeros: set[int] = set()
         self.narrow: dict[int, int] = {}  # what was spread, with axes of length one
-        self.scaled: dict[int, tuple[int, int]] = {}  # a factor and a base, see jax_tangents
+        self.scaled: dict[int, tuple[int, int]] = {}  # a factor and a base, see tangents
         self.sparse: dict[int, sparse_rows.SparseRows] = {}  # by the place of the rows
-        self.products: dict[int, jax_regrouped.Product] = {}
-        self.affine: dict[int, jax_regrouped.Affine] = {}
+        self.products: dict[int, regrouping.Product] = {}
+        self.affine: dict[int, regrouping.Affine] = {}
         self.made: dict[int, tuple[str, tuple[int, ...]]] = {}  # by which operation, of what
         self.lasting: set[int] = set()  # what is worth its memory as long as the rows stay
         self._given: set[int] = set()  # the vectors themselves, or parts of them
@@ -171,7 +172,7 @@ class Reader:
                 entries = 0
             else:
                 work = each = entries * (SLOW_WORK if name in FLOATS else PLAIN_WORK)
-            if jax_tangents.is_zero(self, name, reads):
+            if tangents.is_zero(self, name, reads):
                 self.zeros.add(place)
             self.operations.append(Operation(function, reads, place, entries, factor, work, each))
         return self._known[key]
@@ -244,20 +245,20 @@ class Reader:
         if equation.effects:
             raise UnknownError
         name, functions = equation.primitive.name, rules(equation)
-        scaled = jax_tangents.scaled(self, equation, reads)
+        scaled = tangents.scaled(self, equation, reads)
         if scaled is not None:
             aval = equation.outvars[0].aval
             place = self._place(aval.shape, aval.dtype, self.uses[scaled[1]])
             self.scaled[place] = scaled
             self.uses[place] |= self.uses[scaled[0]]
-            if jax_tangents.is_zero(self, name, reads):
+            if tangents.is_zero(self, name, reads):
                 self.zeros.add(place)
             return [place]
         factor, work, each, is_choice = 0, 0.0, 0.0, False
         if name == "dot_general":
-            _, work, each = jax_products.size(equation)
+            _, work, each = products.size(equation)
             scaling = PLAIN_WORK * min(variable.aval.size for variable in equation.invars)
-            regrouped = jax_regrouped.regrouped(
+            regrouped = regrouping.regrouped(
                 self, equation, reads, work + scaling, each + scaling
             )  # fmt: skip
             if regrouped is not None:
@@ -265,7 +266,7 @@ class Reader:
         whole = reads = tuple(self._whole(place) for place in reads)
         given = [place for place in reads if place in self._given]
         if name == "dot_general":
-            made = jax_products.product(self, equation, reads, functions[0], given)
+            made = products.product(self, equation, reads, functions[0], given)
             first, reads, factor, work, each, is_choice = made
             functions = [first]
         written = []
@@ -278,11 +279,11 @@ class Reader:
             )  # fmt: skip
             if is_choice:  # a view, or as large as the rows, and quickly made
                 self.views.add(place)
-            if given and name in jax_tangents.MOVES:
+            if given and name in tangents.MOVES:
                 self._given.add(place)
             if name == "broadcast_in_dim":
                 self.narrow[place] = self._narrowed(equation, reads[0])
-            jax_regrouped.note(self, equation, whole, place, work)
+            regrouping.note(self, equation, whole, place, work)
             written.append(place)
         return written
 

@@ -1,6 +1,6 @@
 """How a product that JAX has traced is best made in NumPy, and the work it takes, by counting.
 
-Along unit vectors it is a choice of columns (jax_tangents.py), with rows that are mostly zeros a
+Along unit vectors it is a choice of columns (tangents.py), with rows that are mostly zeros a
 sparse product (sparse_rows.py), and else NumPy's own.
 """
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from untuned.ops import jax_tangents, sparse_rows
+from untuned.ops.traced import sparse_rows, tangents
 
 if TYPE_CHECKING:
-    from untuned.ops.jax_listing import Reader
+    from untuned.ops.traced.listing import Reader
 
 PER_NUMBER = 8  # multiplications that a product of matrices makes in the time it reads a number
 
@@ -41,7 +41,7 @@ def product(
     summed, along = equation.params["dimension_numbers"]
     if len(given) == 1 and not any(along):
         if reader.is_unit(given[0]):
-            choice = jax_tangents.chosen(summed, reads.index(given[0]))
+            choice = tangents.chosen(summed, reads.index(given[0]))
             return Product(choice, reads, 0, 0.0, 0.0, True)
         found = found._replace(each=0.0)  # along units it is a choice of columns
     return found

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from untuned.ops import jax_tangents
-from untuned.ops.jax_tangents import ROWS, UNITS
+from untuned.ops.traced import tangents
+from untuned.ops.traced.tangents import ROWS, UNITS
 from untuned.util import watch
 
 if TYPE_CHECKING:
-    from untuned.ops.jax_listing import Reader
+    from untuned.ops.traced.listing import Reader
 
 MOST_VARIABLES = 1024  # whose matrix takes the time of 64 products; the shortest runs make hundreds
 FEWER = 4  # times as many rows that there must be, so that matrices take less memory than rows
@@ -91,7 +91,7 @@ def _affine(reader: Reader, equation: Any, reads: tuple[int, ...]) -> Affine | N
     known = [reader.affine.get(place) for place in reads]
     first = known[0]
     if len(reads) == 1 and first is not None:
-        if name in jax_tangents.SAME and reader.same_kind(reads[0], equation):
+        if name in tangents.SAME and reader.same_kind(reads[0], equation):
             return first
         return _scaled(reader, "neg", first) if name == "neg" else None
     if len(reads) != 2:
@@ -253,7 +253,7 @@ def _times(
     reads = (vectors, matrix) if side == 0 else (matrix, vectors)
     times: Any = lambda a, b: np.tensordot(a, b, summed)
     if reader.is_given(vectors) and reader.uses[vectors] & UNITS:
-        times = jax_tangents.chosen(summed, side)
+        times = tangents.chosen(summed, side)
     return reader.emit(
         "dot_general", times, reads, equation.outvars[0].aval.shape, f"by matrix {summed}", 0,
         equation.outvars[0].aval.dtype, 0, work, each,
