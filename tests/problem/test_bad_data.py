@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 from refusals import array, both_libraries, both_sides, inf, minimize, nan, refused, rows
@@ -92,6 +93,15 @@ def test_data_are_not_numbers(library, side, data, dtype):
     todo = "expected real numbers, so encode it first, for example labels as 0, 1, 2."
     with refused(side, f"has dtype {dtype}; ", todo):
         minimize(library, **{side: data})
+
+
+@both_libraries
+@both_sides
+@pytest.mark.parametrize("make", [scipy.sparse.csr_matrix, scipy.sparse.csr_array])
+def test_data_are_sparse(library, side, make):
+    came = f"{side}['X'] is SciPy's {make.__name__}; "
+    with refused(came, "expected an array, so give its .toarray()."):
+        minimize(library, **{side: {"X": make(np.eye(3))}})
 
 
 @both_libraries

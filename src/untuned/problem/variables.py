@@ -100,6 +100,10 @@ def check_real(ops: Ops, leaf: Any, place: str, x_name: str = "x0") -> None:
             f"{place} holds {SPOKEN[library]} and {x_name} holds {SPOKEN[ops.name]}; expected "
             f"NumPy arrays or the library of {x_name}, so convert it."
         )
+    if hasattr(leaf, "toarray"):
+        raise ValueError(
+            f"{place} is SciPy's {type(leaf).__name__}; expected an array, so give its .toarray()."
+        )
     dtype = dtype_of(ops, leaf)
     if not dtype.startswith(REAL):
         raise ValueError(
