@@ -104,6 +104,21 @@ def test_data_are_sparse(library, side, make):
         minimize(library, **{side: {"X": make(np.eye(3))}})
 
 
+@both_sides
+def test_tensors_are_sparse(side):
+    with refused(f"{side} is a tensor of layout torch.sparse_coo; ", "so give its .to_dense()."):
+        minimize("torch", **{side: torch.eye(3).to_sparse()})
+
+
+@both_libraries
+@both_sides
+def test_data_are_no_arrays(library, side):
+    """A loader is what a torch user has at hand."""
+    loader = torch.utils.data.DataLoader(torch.eye(3))
+    with refused(f"{side} is a DataLoader; expected an array of real numbers."):
+        minimize(library, **{side: loader})
+
+
 @both_libraries
 @both_sides
 @pytest.mark.parametrize("from_numpy", [False, True], ids=["own", "numpy"])

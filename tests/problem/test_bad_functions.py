@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
-from refusals import both_functions, both_libraries, g, minimize, refused, rows
+import untuned
+from refusals import both_functions, both_libraries, f, g, minimize, refused, rows
 
 
 @both_functions
@@ -122,3 +124,30 @@ def test_projection_in_numpy():
     came = "The projection given as constraint makes NumPy arrays of what it is given"
     with refused(came, IN_JAX):
         minimize("numpy", constraint=lambda x: np.clip(np.asarray(x), 0.0, 1.0))
+
+
+def test_projection_out_of_torch():
+    came = "The projection given as constraint gave something else than torch tensors; "
+    with refused(came, "expected those of x."):
+        minimize("torch", constraint=lambda x: np.clip(x.numpy(), 0.0, 1.0))
+
+
+@pytest.mark.parametrize("call", [minimize, lambda library, outer: bare_argmin()])
+def test_torch_without_gradients(call):
+    """All of them were zero there, and the start was called converged."""
+    with torch.inference_mode(), refused("within torch.inference_mode()", "torch.no_grad()"):
+        call("torch", outer=f)
+
+
+def bare_argmin():
+    return untuned.argmin(g, torch.zeros(2), torch.zeros(2))
+
+
+def test_tensors_made_without_gradients():
+    """Embeddings made under `inference_mode` are rows like any other."""
+    with torch.inference_mode():
+        made = torch.arange(12.0).reshape(6, 2)
+    kept = torch.arange(12.0).reshape(6, 2)
+    runs = [minimize("torch", inner_data=data, outer_data=data) for data in (made, kept)]
+    assert torch.equal(runs[0].x, runs[1].x)
+    assert not torch.equal(runs[0].x, torch.zeros(2))

@@ -16,7 +16,7 @@ import numpy as np
 
 from untuned.data.batches import Batch, Data
 from untuned.data.streams import INDEX
-from untuned.ops import Ops, Tree, UntraceableError
+from untuned.ops import Ops, Tree, UntraceableError, library_of
 from untuned.problem import data_checks, sharing, variables
 from untuned.problem.constraints import projection
 from untuned.problem.derivatives import Oracles
@@ -233,6 +233,8 @@ def _projected(ops: Ops, project: Callable, x: Tree) -> Tree:
             f"{name} changed the shape of x; expected the same tree "
             "of arrays, each of its own shape."
         )
+    if ops.name == "torch" and any(library_of(leaf) != "torch" for leaf in ops.flatten(moved)[0]):
+        raise ValueError(f"{name} gave something else than torch tensors; expected those of x.")
     moved = ops.cast(moved, x)
     variables.check_finite(ops, moved, "x0 projected by constraint")
     return moved
