@@ -287,10 +287,31 @@ def test_labels_are_corrected_in_the_type_they_have(column, task, values, expect
         assert found.dtype == column.dtype
 
 
-def test_no_such_label_names_the_nearest(messy, tmp_path):
-    table = files.read(written(messy, tmp_path, "csv"))
-    with pytest.raises(ValueError, match="nearest name is 'churn'"):
-        labels.read(table, "chrun", None)
+def test_blanks_around_labels_are_not_seen(tmp_path):
+    column = pd.Series(["a ", "a", " b", "b", "  ", "a"])
+    given = labels.read(as_table(column, tmp_path), "y", None)
+    assert given.values.tolist() == ["a", "a", "b", "b", "a"]
+    assert given.rows.tolist() == [0, 1, 2, 3, 5]
+    # No other row gets the blanks.
+    corrected = labels.corrected(column, given, np.array([3]), np.array(["a"], object))
+    assert corrected.tolist() == ["a ", "a", " b", "a", "  ", "a"]
+
+
+def test_labels_that_one_row_has(tmp_path):
+    read = lambda values: labels.read(as_table(values, tmp_path), "y", "classes", in_company=True)
+    given = read(["a", "b", "B", "a", "b", "a"])
+    assert given.values.tolist() == ["a", "b", "a", "b", "a"]
+    assert given.rows.tolist() == [0, 1, 3, 4, 5]
+    assert given.lonely == ((2, "B"),)
+    with pytest.raises(ValueError, match="has 1 class of more than one row; expected at least two"):
+        read(["a", "a", "a", "b"])
+
+
+@pytest.mark.parametrize("name", ["chrun", "CHURN", "churn"])
+def test_no_such_label_names_the_nearest(messy, tmp_path, name):
+    table = files.read(written(messy.rename(columns={"churn": " Churn "}), tmp_path, "csv"))
+    with pytest.raises(ValueError, match="nearest name is ' Churn '"):
+        labels.read(table, name, None)
 
 
 def test_a_decimal_comma_is_named(tmp_path):
@@ -305,6 +326,38 @@ def test_a_decimal_comma_is_named(tmp_path):
     assert about["name"].note.startswith("text that differs from row to row")
     with pytest.raises(ValueError, match=r"for example 'a' is left out \(numbers with a decimal"):
         columns.understand(frame[["a", "b"]], path)
+
+
+SIGNS = "numbers with signs, units or thousands separators; save them without"
+
+
+@pytest.mark.parametrize(
+    ("cell", "note"),
+    [
+        (lambda row: f"${1000 + 7.5 * row:,.2f}", SIGNS),
+        (lambda row: f"{row / 3:.1f}%", SIGNS),
+        (lambda row: f"{row + 0.5} kg", SIGNS),
+        (lambda row: f"EUR {row}'000", SIGNS),
+        (lambda row: f"({row},000)" if row % 2 else f"{row}", SIGNS),
+        (lambda row: "?" if row == 300 else f"{row}.5", "numbers but for cells such as '?'; leave"),
+        (lambda row: "n.a." if row % 15 == 1 else f"{row}", "numbers but for cells such as 'n.a.'"),
+        (lambda row: f"AB{row}", "text that differs from row to row"),
+        (lambda row: f"{row}a", "text that differs from row to row"),
+        (lambda row: f"{row}-{row}", "text that differs from row to row"),
+    ],
+)
+def test_numbers_written_as_text_are_named(cell, note, tmp_path):
+    """They are left out, or read as categories, and who reads the summary can do better."""
+    path = tmp_path / "t.csv"
+    values = [cell(row) for row in range(400)]
+    frame = pd.DataFrame({"a": values, "often": [values[row % 60] for row in range(400)]})
+    if values[300] == "?":
+        frame.loc[300, "often"] = "?"
+    about = found(frame, path)
+    assert about["a"].kind == "left out"
+    assert about["a"].note.startswith(note)
+    assert about["often"].kind == "categories"
+    assert note.startswith("text") or f"0 and 1; {note}" in about["often"].note
 
 
 @pytest.mark.parametrize("number", [-np.inf, 1e300])

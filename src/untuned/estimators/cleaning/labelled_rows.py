@@ -156,11 +156,14 @@ def check_classes(classes: np.ndarray, given: np.ndarray, weight: np.ndarray) ->
             "least two classes."
         )
     counts = np.bincount(given, minlength=len(classes))
-    if (counts == 1).any():
-        lonely = _plain(classes[int(np.argmax(counts == 1))])
+    lonely = [_plain(name) for name in classes[counts == 1]]
+    if lonely:
+        which = (
+            f"class {brief(lonely[0])} has" if len(lonely) == 1 else f"classes {brief(lonely)} have"
+        )
         raise ValueError(
-            f"The class {brief(lonely)} has one row, which no other can speak for or against; "
-            "leave the row out, or give at least two of each class."
+            f"The {which} one row, which no other can speak for or against; leave such rows out, "
+            "or give at least two of each class."
         )
 
 
