@@ -8,12 +8,16 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 MOST_NAMES = 300  # characters of a list of names
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def brief(value: Any, most: int = 80) -> str:
     """`repr(value)` on one line, cut where it is longer than `most` characters."""
+    if isinstance(value, np.generic):
+        value = value.item()  # 3, not np.int64(3)
     text = " ".join(repr(value).split())
     return text if len(text) <= most else text[: most - 3] + "..."
 
