@@ -120,6 +120,7 @@ def test_methods_prints_every_method(tmp_path):
     assert done.returncode == 0
     shown = [line.split("│")[1].strip() for line in done.stdout.splitlines() if "│" in line]
     assert [name for name in shown if name] == names()
+    assert "…" not in done.stdout  # nothing is cut short
 
 
 def test_help_and_version(tmp_path):
