@@ -392,6 +392,17 @@ def test_bad_hyperparameters_are_named(make, words):
         make()
 
 
+@pytest.mark.parametrize("method", ["bsa", "sustain", "ttsa"])
+def test_a_step_by_hand_without_a_random_number(method):
+    zeros = torch.zeros(2)
+    f, g = (lambda x, y: ((y - 1) ** 2).sum()), (lambda x, y: ((y - x) ** 2).sum())
+    o, solver = untuned.oracles(f, g, like=(zeros, zeros)), untuned.solvers.get(method)()
+    state = solver.init(o, zeros, zeros)
+    with pytest.raises(ValueError, match=r"Batch\(inner, outer, uniform=\.\.\.\) one from 0 to"):
+        solver.step(o, state, untuned.Batch())
+    solver.step(o, state, untuned.Batch(uniform=0.5))
+
+
 def test_hyperparameters_may_be_numbers_of_numpy():
     """As what a sweep over an array gives; a checkpoint knows Python's only."""
     assert VRBO(period=np.int64(3), step_size=np.float64(0.5)) == VRBO(period=3, step_size=0.5)
