@@ -3,12 +3,14 @@
 import os
 import re
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
+from untuned.commands.job import make_ready
 from untuned.tables import columns, files, labels, pixels
 from untuned.util import memory
 
@@ -175,12 +177,30 @@ def refused(content, tmp_path):
         (b"a,y\n1,2\n1,2,3\n", "could not be read as CSV: Expected 2 fields in line 3, saw 3."),
         (b"a,y\n1,2,3\n4,5,6\n", "rows with more cells than its first line has names"),
         (b"a,y\n\xff\xfe,2\n", "is not UTF-8 text"),
-        (b"\x1f\x8b\x00\x00\x00", "neither CSV nor Parquet"),
+        (b"a,y\n\x00,2\n", "neither CSV nor Parquet"),
+        (b"\x1f\x8b\x00\x00\x00", "is compressed by gzip; unpack it."),
+        ("a,y\n1,2\n".encode("utf-16"), "is text in UTF-16; save it as CSV in UTF-8."),
+        (
+            b"PK\x03\x04\x14\x00",
+            "is a workbook, as of Excel, or another zip file; save its sheet as",
+        ),
         (b"PAR1 but nothing else", "could not be read as PARQUET"),
     ],
 )
 def test_files_that_are_no_table_are_refused(content, words, tmp_path):
     assert words in refused(content, tmp_path)
+
+
+def test_decimals_of_a_database_are_numbers(tmp_path):
+    prices = [Decimal(row) / 4 for row in range(40)]
+    prices[3] = None
+    pd.DataFrame({"price": prices, "kind": list("ab") * 20}).to_parquet(tmp_path / "sales.parquet")
+    ready = make_ready(tmp_path / "sales.parquet", "kind", "classes")
+    assert ready.columns[0].note == "1 missing set to the median, standardised"
+    # The prepared model takes the table as it is, decimals and all.
+    raw = pd.read_parquet(tmp_path / "sales.parquet")
+    assert isinstance(raw["price"][0], Decimal)
+    np.testing.assert_array_equal(ready.preparation.transform(raw).astype(np.float32), ready.X)
 
 
 def test_no_such_file(tmp_path):
@@ -251,8 +271,16 @@ def test_labels_are_classes_or_numbers(tmp_path):
         ([1, 1, 1], None, "only one value, 1"),
         (["a", "a"], "classes", "only one value, 'a'"),
         ([np.nan, np.nan], None, "are missing"),
-        ([0.5, 1.5] * 3, "classes", "numbers such as 0.5"),
-        ([1e20, 2e20] * 3, "classes", r"numbers such as 1e\+20; expected classes, that is text or"),
+        (
+            [0.5, 1.5] * 3,
+            "classes",
+            "0.5; expected classes, that is text or whole numbers, or --task",
+        ),
+        (
+            [1e20, 2e20] * 3,
+            "classes",
+            r"such as 1e\+20; .* whole numbers below 9,007,199,254,740,992",
+        ),
         (["a", "b"] * 3, "numbers", "holds text such as 'a'"),
         ([f"name {number}" for number in range(9)], "classes", "9 classes in 9 rows"),
         ([1.5, np.inf, 2.0], "numbers", "holds inf"),
