@@ -95,7 +95,7 @@ def test_overwrite_replaces_the_folder_and_time_limit_holds(demo):
     ("arguments", "words"),
     [
         (("--method", "stfbo"), "nearest name is 's-tfbo'"),
-        (("--max-seconds", "-1"), "max_seconds=-1.0 is not usable"),
+        (("--max-seconds", "-1"), "--max-seconds -1 is not usable"),
     ],
 )
 def test_bad_input_ends_in_one_sentence_and_leaves_nothing(arguments, words, tmp_path):

@@ -43,6 +43,11 @@ class Job:
                     f"{brief(given)} holds letters that are not UTF-8, which no page or table can "
                     "show; rename the file or folder."
                 )
+        if self.max_seconds is not None and not 0 < self.max_seconds < float("inf"):
+            raise ValueError(
+                f"--max-seconds {self.max_seconds:g} is not usable; expected a number above zero, "
+                "for example 60."
+            )
         solver = solvers.get(self.method)()
         settings.check(solver, 1, self.max_seconds, None, self.seed, None, None)
 

@@ -35,7 +35,7 @@ def read(table: Table, name: str, task: Task | None, in_company: bool = False) -
     `in_company` leaves out rows that no other row of their class can speak for or against.
     """
     if name not in table.frame.columns:
-        raise unknown(f"column of {table.path}", name, table.frame.columns)
+        raise unknown(f"column in {table.path} called", name, table.frame.columns)
     column = table.frame[name]
     rows = _labelled(column)
     if not len(rows):
@@ -59,9 +59,10 @@ def read(table: Table, name: str, task: Task | None, in_company: bool = False) -
         values = values.astype(np.float64)
     elif values.dtype.kind == "f":
         strange = values[(values != np.round(values)) | (np.abs(values) >= UNSURE)][0]
+        below = f" below {UNSURE:,}" if strange == np.round(strange) else ""
         raise ValueError(
             f"{where} holds numbers such as {strange:g}; expected classes, that is text or whole "
-            f"numbers below {UNSURE:,}."
+            f"numbers{below}, or --task numbers, which untuned clean and regularize have."
         )
     elif distinct > len(rows) / 2:
         raise ValueError(
@@ -96,7 +97,7 @@ def _in_company(given: Labels, where: str) -> Labels:
 def read_trusted(table: Table, name: str, classes: np.ndarray, train: Table) -> Labels:
     """The labels of the trusted rows, which must be among the classes of the others."""
     if name not in table.frame.columns:
-        raise unknown(f"column of {table.path}", name, table.frame.columns)
+        raise unknown(f"column in {table.path} called", name, table.frame.columns)
     column = table.frame[name]
     rows = _labelled(column)
     values = _as_numbers_or_text(column.iloc[rows])
