@@ -125,3 +125,11 @@ def test_scales_far_apart_are_said():
     text = warnings_of(loss, lambda x, y: ((y - 1e-7 * x) ** 2).sum())
     assert "differ by many orders" in text
     assert "hypergradient" in text
+
+
+def test_a_hypergradient_of_zero_is_not_only_said_to_agree():
+    forgetful = lambda x, y: (y**2).sum()  # of x
+    outer = lambda x, y: ((y - 1.0) ** 2).sum()
+    report = untuned.check_hypergradient(outer, forgetful, np.ones(2), np.zeros(2))
+    assert report.ok
+    assert "Both are zero: x has no effect on f here" in str(report)

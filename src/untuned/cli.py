@@ -247,7 +247,7 @@ def methods() -> None:
     )
     for heading in ("name", "loops", "grad f", "grad g", "Hv", "Jv", "batches"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("to tune")
+    table.add_column("to tune", overflow="fold")  # a name cut short could not be typed
     for name in solvers.names():
         solver = solvers.get(name)()
         counts = ("loop" if count is None else f"{count:g}" for count in solver.cost)

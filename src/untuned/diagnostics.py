@@ -44,6 +44,8 @@ class HypergradientReport:
             f"{self.relative_error:.1e} along {len(self.implicit)} directions "
             f"(at most {self.tolerance:.0e} expected)."
         )
+        if not (self.implicit.any() or self.finite_difference.any()) and len(self.implicit):
+            head += " Both are zero: x has no effect on f here, directly or by way of y."
         return "\n".join([head, *self.warnings])
 
 

@@ -288,7 +288,7 @@ BAD = {
     ),
     "no time": (
         ("clean", "train.csv", "--label", "diagnosis", "--max-seconds", "-1"),
-        "max_seconds=-1.0 is not usable",
+        "--max-seconds -1 is not usable",
     ),
     "no such seed": (
         ("clean", "train.csv", "--label", "diagnosis", "--seed", 2**32),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize
+from scipy.sparse import csr_matrix
 from sklearn import kernel_ridge
 from torch import nn
 from torch.nn import functional
@@ -571,6 +572,9 @@ NAN = np.full((24, 6), np.nan, np.float32)
         ({"classes": [0, 1]}, "The label 2 is outside the head"),
         ({"y": np.full(24, 7)}, "The label 7 is outside the head"),
         ({"y": np.zeros(24)}, "The labels are 'float64' of shape"),
+        ({"y": np.array(["a"] * 24)}, "np.unique(y, return_inverse=True)[1] gives"),
+        ({"X": csr_matrix(np.eye(24))}, "The rows are SciPy's csr_matrix; expected an array, so"),
+        ({"X": None}, "The rows are None; expected an array of numbers."),
         ({"y": np.zeros(3, int)}, "There are 24 rows and 3 labels"),
         ({"y": np.zeros(24, int), "classes": [0, 1]}, "The class 1 has no candidate among the 24"),
         ({"classes": [0, 1, 2, 9]}, "has one outside the model's 3 outputs"),

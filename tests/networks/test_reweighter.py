@@ -396,8 +396,9 @@ def test_what_cannot_be_used_is_said_in_one_sentence():
         reweighter(losses(), index + 1, trusted)
     with pytest.raises(ValueError, match="index is None"):
         reweighter(losses(), None, trusted)
-    with pytest.raises(ValueError, match="one whole number for each"):
-        reweighter(losses(), index.double(), trusted)
+    for wrong in (index.double(), index > 1):  # a mask would be rows 0 and 1
+        with pytest.raises(ValueError, match="one whole number for each"):
+            reweighter(losses(), wrong, trusted)
     with pytest.raises(ValueError, match=r"order=1\) was given the losses themselves"):
         untuned.Reweighter(model, rows=4, order=1)(losses(), index, trusted)
     for wrong in (None, [trusted] * 3, [trusted, 4]):

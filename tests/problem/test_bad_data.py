@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 from refusals import array, both_libraries, both_sides, inf, minimize, nan, refused, rows
@@ -92,6 +93,30 @@ def test_data_are_not_numbers(library, side, data, dtype):
     todo = "expected real numbers, so encode it first, for example labels as 0, 1, 2."
     with refused(side, f"has dtype {dtype}; ", todo):
         minimize(library, **{side: data})
+
+
+@both_libraries
+@both_sides
+@pytest.mark.parametrize("make", [scipy.sparse.csr_matrix, scipy.sparse.csr_array])
+def test_data_are_sparse(library, side, make):
+    came = f"{side}['X'] is SciPy's {make.__name__}; "
+    with refused(came, "expected an array, so give its .toarray()."):
+        minimize(library, **{side: {"X": make(np.eye(3))}})
+
+
+@both_sides
+def test_tensors_are_sparse(side):
+    with refused(f"{side} is a tensor of layout torch.sparse_coo; ", "so give its .to_dense()."):
+        minimize("torch", **{side: torch.eye(3).to_sparse()})
+
+
+@both_libraries
+@both_sides
+def test_data_are_no_arrays(library, side):
+    """A loader is what a torch user has at hand."""
+    loader = torch.utils.data.DataLoader(torch.eye(3))
+    with refused(f"{side} is a DataLoader; expected an array of real numbers."):
+        minimize(library, **{side: loader})
 
 
 @both_libraries

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
-from refusals import both_functions, both_libraries, g, minimize, refused, rows
+import untuned
+from refusals import both_functions, both_libraries, f, g, minimize, refused, rows
 
 
 @both_functions
@@ -55,7 +57,7 @@ def test_function_does_not_give_one_real_number(library, role, function, came):
     ids=["float", "item", "numpy", "float64"],
 )
 def test_function_gives_a_number_that_has_no_gradient(role, function, kind):
-    # JAX refuses these conversions itself, in the user's own line; torch lets them through.
+    # JAX refuses these conversions by itself (below); torch lets them through.
     with refused(f"{role}(x, y) gave ", kind, *ONE_NUMBER):
         minimize("torch", **{role: function})
 
@@ -90,3 +92,62 @@ def test_function_takes_other_arguments(role, function, problem):
     came = f"{role} does not take the arguments of {role}(x, y) ("
     with refused(came, problem, f"it is called like that because no {role}_data were given."):
         minimize("numpy", **{role: function})
+
+
+IN_JAX = "so write it in jax.numpy, for example "
+
+
+@both_functions
+@pytest.mark.parametrize("library", ["numpy", "jax"])
+@pytest.mark.parametrize(
+    ("function", "parts"),
+    [
+        (lambda x, y: np.exp(y - x).sum(), ("makes NumPy arrays", IN_JAX, "jnp.exp")),
+        (lambda x, y: np.asarray(y).sum(), ("makes NumPy arrays", IN_JAX, "jnp.exp")),
+        (lambda x, y: g(x, y) if y[0] < 1 else 0.0, ("asks for the value", IN_JAX, "jnp.where")),
+        (lambda x, y: float(g(x, y)), ("asks for the value", IN_JAX, "jnp.where")),
+        (lambda x, y: g(x, y).item(), ("asks for the value", IN_JAX, "jnp.where")),
+        (lambda x, y: sum(y[: int(x[0])]), ("asks for the value", IN_JAX, "jnp.where")),
+        (lambda x, y: range(3)[y[0].astype(int)], ("asks for the value", IN_JAX, "jnp.where")),
+        (lambda x, y: y[y > x].sum(), ("asks for the value", IN_JAX, "jnp.where")),
+    ],
+    ids=["np.exp", "asarray", "if", "float", "item", "int", "index", "mask"],
+)
+def test_function_needs_values_where_jax_traces(library, role, function, parts):
+    """Who gives NumPy arrays writes f in NumPy, and need not know what a tracer is."""
+    with refused(f"{role} {parts[0]}", *parts[1:]) as caught:
+        minimize(library, **{role: function})
+    assert caught.value.__cause__.__cause__ is not None  # whose traceback has the user's own line
+
+
+def test_projection_in_numpy():
+    came = "The projection given as constraint makes NumPy arrays of what it is given"
+    with refused(came, IN_JAX):
+        minimize("numpy", constraint=lambda x: np.clip(np.asarray(x), 0.0, 1.0))
+
+
+def test_projection_out_of_torch():
+    came = "The projection given as constraint gave something else than torch tensors; "
+    with refused(came, "expected those of x."):
+        minimize("torch", constraint=lambda x: np.clip(x.numpy(), 0.0, 1.0))
+
+
+@pytest.mark.parametrize("call", [minimize, lambda library, outer: bare_argmin()])
+def test_torch_without_gradients(call):
+    """All of them were zero there, and the start was called converged."""
+    with torch.inference_mode(), refused("within torch.inference_mode()", "torch.no_grad()"):
+        call("torch", outer=f)
+
+
+def bare_argmin():
+    return untuned.argmin(g, torch.zeros(2), torch.zeros(2))
+
+
+def test_tensors_made_without_gradients():
+    """Embeddings made under `inference_mode` are rows like any other."""
+    with torch.inference_mode():
+        made = torch.arange(12.0).reshape(6, 2)
+    kept = torch.arange(12.0).reshape(6, 2)
+    runs = [minimize("torch", inner_data=data, outer_data=data) for data in (made, kept)]
+    assert torch.equal(runs[0].x, runs[1].x)
+    assert not torch.equal(runs[0].x, torch.zeros(2))

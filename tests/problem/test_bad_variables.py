@@ -231,3 +231,9 @@ def test_jax_arrays_on_different_devices():
     }
     for text in messages.values():
         assert_one_sentence(text)
+
+
+def test_variables_without_numbers():
+    nothing = torch.zeros(2, device="meta")
+    with refused("x0 is on torch's device meta, which holds no numbers; "):
+        minimize("torch", x0=nothing, y0=nothing)

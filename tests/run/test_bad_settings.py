@@ -86,7 +86,8 @@ def test_callback_is_not_callable(callback):
 
 
 CONSTRAINTS = (
-    'expected "simplex", "nonnegative", a pair (low, high), or a function that projects x.'
+    'expected "simplex", "nonnegative", a pair of numbers (low, high), or a function that '
+    "projects x."
 )
 
 

@@ -3,12 +3,14 @@
 import os
 import re
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
+from untuned.commands.job import make_ready
 from untuned.tables import columns, files, labels, pixels
 from untuned.util import memory
 
@@ -175,12 +177,30 @@ def refused(content, tmp_path):
         (b"a,y\n1,2\n1,2,3\n", "could not be read as CSV: Expected 2 fields in line 3, saw 3."),
         (b"a,y\n1,2,3\n4,5,6\n", "rows with more cells than its first line has names"),
         (b"a,y\n\xff\xfe,2\n", "is not UTF-8 text"),
-        (b"\x1f\x8b\x00\x00\x00", "neither CSV nor Parquet"),
+        (b"a,y\n\x00,2\n", "neither CSV nor Parquet"),
+        (b"\x1f\x8b\x00\x00\x00", "is compressed by gzip; unpack it."),
+        ("a,y\n1,2\n".encode("utf-16"), "is text in UTF-16; save it as CSV in UTF-8."),
+        (
+            b"PK\x03\x04\x14\x00",
+            "is a workbook, as of Excel, or another zip file; save its sheet as",
+        ),
         (b"PAR1 but nothing else", "could not be read as PARQUET"),
     ],
 )
 def test_files_that_are_no_table_are_refused(content, words, tmp_path):
     assert words in refused(content, tmp_path)
+
+
+def test_decimals_of_a_database_are_numbers(tmp_path):
+    prices = [Decimal(row) / 4 for row in range(40)]
+    prices[3] = None
+    pd.DataFrame({"price": prices, "kind": list("ab") * 20}).to_parquet(tmp_path / "sales.parquet")
+    ready = make_ready(tmp_path / "sales.parquet", "kind", "classes")
+    assert ready.columns[0].note == "1 missing set to the median, standardised"
+    # The prepared model takes the table as it is, decimals and all.
+    raw = pd.read_parquet(tmp_path / "sales.parquet")
+    assert isinstance(raw["price"][0], Decimal)
+    np.testing.assert_array_equal(ready.preparation.transform(raw).astype(np.float32), ready.X)
 
 
 def test_no_such_file(tmp_path):
@@ -251,8 +271,16 @@ def test_labels_are_classes_or_numbers(tmp_path):
         ([1, 1, 1], None, "only one value, 1"),
         (["a", "a"], "classes", "only one value, 'a'"),
         ([np.nan, np.nan], None, "are missing"),
-        ([0.5, 1.5] * 3, "classes", "numbers such as 0.5"),
-        ([1e20, 2e20] * 3, "classes", r"numbers such as 1e\+20; expected classes, that is text or"),
+        (
+            [0.5, 1.5] * 3,
+            "classes",
+            "0.5; expected classes, that is text or whole numbers, or --task",
+        ),
+        (
+            [1e20, 2e20] * 3,
+            "classes",
+            r"such as 1e\+20; .* whole numbers below 9,007,199,254,740,992",
+        ),
         (["a", "b"] * 3, "numbers", "holds text such as 'a'"),
         ([f"name {number}" for number in range(9)], "classes", "9 classes in 9 rows"),
         ([1.5, np.inf, 2.0], "numbers", "holds inf"),
@@ -287,10 +315,31 @@ def test_labels_are_corrected_in_the_type_they_have(column, task, values, expect
         assert found.dtype == column.dtype
 
 
-def test_no_such_label_names_the_nearest(messy, tmp_path):
-    table = files.read(written(messy, tmp_path, "csv"))
-    with pytest.raises(ValueError, match="nearest name is 'churn'"):
-        labels.read(table, "chrun", None)
+def test_blanks_around_labels_are_not_seen(tmp_path):
+    column = pd.Series(["a ", "a", " b", "b", "  ", "a"])
+    given = labels.read(as_table(column, tmp_path), "y", None)
+    assert given.values.tolist() == ["a", "a", "b", "b", "a"]
+    assert given.rows.tolist() == [0, 1, 2, 3, 5]
+    # No other row gets the blanks.
+    corrected = labels.corrected(column, given, np.array([3]), np.array(["a"], object))
+    assert corrected.tolist() == ["a ", "a", " b", "a", "  ", "a"]
+
+
+def test_labels_that_one_row_has(tmp_path):
+    read = lambda values: labels.read(as_table(values, tmp_path), "y", "classes", in_company=True)
+    given = read(["a", "b", "B", "a", "b", "a"])
+    assert given.values.tolist() == ["a", "b", "a", "b", "a"]
+    assert given.rows.tolist() == [0, 1, 3, 4, 5]
+    assert given.lonely == ((2, "B"),)
+    with pytest.raises(ValueError, match="has 1 class of more than one row; expected at least two"):
+        read(["a", "a", "a", "b"])
+
+
+@pytest.mark.parametrize("name", ["chrun", "CHURN", "churn"])
+def test_no_such_label_names_the_nearest(messy, tmp_path, name):
+    table = files.read(written(messy.rename(columns={"churn": " Churn "}), tmp_path, "csv"))
+    with pytest.raises(ValueError, match="nearest name is ' Churn '"):
+        labels.read(table, name, None)
 
 
 def test_a_decimal_comma_is_named(tmp_path):
@@ -305,6 +354,38 @@ def test_a_decimal_comma_is_named(tmp_path):
     assert about["name"].note.startswith("text that differs from row to row")
     with pytest.raises(ValueError, match=r"for example 'a' is left out \(numbers with a decimal"):
         columns.understand(frame[["a", "b"]], path)
+
+
+SIGNS = "numbers with signs, units or thousands separators; save them without"
+
+
+@pytest.mark.parametrize(
+    ("cell", "note"),
+    [
+        (lambda row: f"${1000 + 7.5 * row:,.2f}", SIGNS),
+        (lambda row: f"{row / 3:.1f}%", SIGNS),
+        (lambda row: f"{row + 0.5} kg", SIGNS),
+        (lambda row: f"EUR {row}'000", SIGNS),
+        (lambda row: f"({row},000)" if row % 2 else f"{row}", SIGNS),
+        (lambda row: "?" if row == 300 else f"{row}.5", "numbers but for cells such as '?'; leave"),
+        (lambda row: "n.a." if row % 15 == 1 else f"{row}", "numbers but for cells such as 'n.a.'"),
+        (lambda row: f"AB{row}", "text that differs from row to row"),
+        (lambda row: f"{row}a", "text that differs from row to row"),
+        (lambda row: f"{row}-{row}", "text that differs from row to row"),
+    ],
+)
+def test_numbers_written_as_text_are_named(cell, note, tmp_path):
+    """They are left out, or read as categories, and who reads the summary can do better."""
+    path = tmp_path / "t.csv"
+    values = [cell(row) for row in range(400)]
+    frame = pd.DataFrame({"a": values, "often": [values[row % 60] for row in range(400)]})
+    if values[300] == "?":
+        frame.loc[300, "often"] = "?"
+    about = found(frame, path)
+    assert about["a"].kind == "left out"
+    assert about["a"].note.startswith(note)
+    assert about["often"].kind == "categories"
+    assert note.startswith("text") or f"0 and 1; {note}" in about["often"].note
 
 
 @pytest.mark.parametrize("number", [-np.inf, 1e300])

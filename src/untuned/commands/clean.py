@@ -189,7 +189,7 @@ def words(done: Cleaned, job: Job) -> str:
     ]
     if done.decided is not None:
         lines.append(
-            f"Decided before: {summary['confirmed_labels']:,} labels confirmed, "
+            f"Decided before: {summary['confirmed_labels']:,} confirmed, "
             f"{summary['corrected_labels']:,} corrected, {summary['unclear_labels']:,} unclear."
         )
     return "\n".join(

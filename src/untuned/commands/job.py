@@ -43,6 +43,11 @@ class Job:
                     f"{brief(given)} holds letters that are not UTF-8, which no page or table can "
                     "show; rename the file or folder."
                 )
+        if self.max_seconds is not None and not 0 < self.max_seconds < float("inf"):
+            raise ValueError(
+                f"--max-seconds {self.max_seconds:g} is not usable; expected a number above zero, "
+                "for example 60."
+            )
         solver = solvers.get(self.method)()
         settings.check(solver, 1, self.max_seconds, None, self.seed, None, None)
 
@@ -82,12 +87,13 @@ class Ready(NamedTuple):
 
 
 def make_ready(
-    path: Path, label: str, task: Task | None, takes: columns.Takes = columns.DENSE
-) -> Ready:
+    path: Path, label: str, task: Task | None, takes: columns.Takes = columns.DENSE,
+    in_company: bool = False,
+) -> Ready:  # fmt: skip
     """Read a table, understand its columns, and turn them into numbers."""
     with progress.busy(f"Reading {path}"):
         table = files.read(path)
-        given = labels.read(table, label, task)
+        given = labels.read(table, label, task, in_company)
         used = table.frame.drop(columns=label).iloc[given.rows]
         if not len(used.columns):
             raise ValueError(
@@ -167,9 +173,11 @@ def _notes(
 ) -> list[str]:  # fmt: skip
     """What was done with rows and columns, in sentences."""
     notes = []
-    without = len(table.frame) - len(given.rows)
+    without = len(table.frame) - len(given.rows) - len(given.lonely)
     if without:
-        notes.append(f"{without:,} rows without a label are left out.")
+        many = "s without a label are" if without > 1 else " without a label is"
+        notes.append(f"{without:,} row{many} left out.")
+    notes += of_lonely(given)
     if images:
         notes.append(f"Rows are read as images of {images.side} x {images.side} pixels.")
     for kind, done in (
@@ -195,7 +203,31 @@ def _notes(
             reason = column.note.partition(":")[0].partition(";")[0]
             reasons.setdefault(reason, []).append(column.name)
     notes += [f"Left out, {reason}: {_list(names)}." for reason, names in reasons.items()]
-    return notes
+    return notes + _numbers_as_categories(found)
+
+
+def _numbers_as_categories(found: list[Column]) -> list[str]:
+    """Sentences on columns of categories that are numbers to people."""
+    advice: dict[str, list[str]] = {}
+    for column in found:
+        if column.kind == "categories" and "; " in column.note:
+            advice.setdefault(column.note.partition("; ")[2], []).append(column.name)
+    return [
+        f"Read as categories, though they are {why}: {_list(names)}; {todo}."
+        for (why, _, todo), names in ((note.partition("; "), advice[note]) for note in advice)
+    ]
+
+
+def of_lonely(given: Labels, most: int = 10) -> list[str]:
+    """A sentence on the rows that are the only ones of their class, if there are any."""
+    if not given.lonely:
+        return []
+    shown = ", ".join(f"{brief(name, 40)} in row {row}" for row, name in given.lonely[:most])
+    more = f" and {len(given.lonely) - most:,} more" if len(given.lonely) > most else ""
+    return [
+        "Left out, as no other row has their label, so check how it is written (rows are counted "
+        f"from 0): {shown}{more}."
+    ]
 
 
 def _counted(names: list[str], kind: str) -> str:

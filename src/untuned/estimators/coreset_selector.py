@@ -176,6 +176,10 @@ class CoresetSelector(BaseEstimator):
                 f"size={brief(size)} is neither a whole number of rows nor a share below 1; "
                 f"give size={int(size)} for that many rows."
             )
+        if size == 1 and not isinstance(size, numbers.Integral):
+            raise ValueError(
+                f"size={brief(size)} may mean one row or all of them; give size=1 or size={rows}."
+            )
         if size > rows:
             raise ValueError(
                 f"size={brief(size)} is above the {rows} rows that X has; expected at most as many."

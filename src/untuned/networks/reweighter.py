@@ -242,7 +242,10 @@ class Reweighter:
                 "a weight of its own. Let the data set give them, or use another form."
             )
         index = torch.as_tensor(index)
-        if index.shape != losses.shape or index.is_floating_point() or index.is_complex():
+        is_whole = not (
+            index.is_floating_point() or index.is_complex() or index.dtype == torch.bool
+        )
+        if index.shape != losses.shape or not is_whole:
             raise ValueError(
                 f"index has shape {tuple(index.shape)} and type {index.dtype}; expected one whole "
                 f"number for each of the {len(losses)} losses."

@@ -19,6 +19,10 @@ Tree = Any
 Scalar = Any
 
 
+class UntraceableError(Exception):
+    """What a user's function does that its library cannot follow, as `<function> <this>`."""
+
+
 class Ops(Protocol):
     """What an array library must offer; a module with these names is one."""
 
@@ -175,7 +179,7 @@ class Ops(Protocol):
         """The first rows of data (None: all), or a stand-in of their shape for `output_of`."""
 
     def output_of(self, fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
-        """Shape and dtype of what fn gives, without compiling anything."""
+        """Shape and dtype of what fn gives, without compiling anything; or UntraceableError."""
 
     def compile(self, fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
         """`fn` made ready for arguments of these shapes and dtypes.

@@ -13,10 +13,15 @@ import numpy as np
 from jax import lax
 from jax import tree_util as tu
 
-from untuned.ops import Scalar, Tree, jax_cache, jax_options, jax_sharding
+from untuned.ops import Scalar, Tree, UntraceableError, jax_cache, jax_options, jax_sharding
 
 name = "jax"
 compiles = True
+VALUE_ASKED_FOR = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
 AT_ONCE = 2**26  # bytes of one column of rows for all unit vectors that a Hessian is made with
 
 tree_map = jax.tree.map
@@ -344,7 +349,18 @@ def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
         foreign.append(type(out).__name__)
         return 0.0
 
-    out = jax.eval_shape(call, *args)
+    try:
+        out = jax.eval_shape(call, *args)
+    except jax.errors.TracerArrayConversionError as error:
+        raise UntraceableError(
+            "makes NumPy arrays of what it is given, as NumPy's functions do; NumPy and JAX arrays "
+            "run on JAX, so write it in jax.numpy, for example jnp.exp in place of np.exp."
+        ) from error
+    except VALUE_ASKED_FOR as error:
+        raise UntraceableError(
+            "asks for the value of an array, as if, while, float() and .item() do; JAX runs it "
+            "once without values, so write it in jax.numpy, for example jnp.where in place of if."
+        ) from error
     return tuple(out.shape), foreign[0] if foreign else out.dtype.name
 
 

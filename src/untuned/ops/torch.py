@@ -18,7 +18,7 @@ import numpy as np
 import optree
 import torch
 
-from untuned.ops import Scalar, Tree, eager
+from untuned.ops import Scalar, Tree, UntraceableError, eager
 
 name = "torch"
 AT_ONCE = 64  # columns of a Hessian that are made at a time
@@ -271,6 +271,8 @@ def precision(tree: Tree, /) -> AbstractContextManager:
 
 def asarray(leaf: Any, like: Any = None, /) -> Any:
     tensor = leaf.detach() if isinstance(leaf, torch.Tensor) else _from_numpy(leaf)
+    if tensor.is_inference():  # as embeddings often are; autograd keeps only copies of such
+        tensor = tensor.clone()
     if like is None:
         return tensor
     return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
@@ -316,6 +318,11 @@ def head(data: Tree, count: int | None, /) -> Tree:
 
 
 def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
+    if torch.is_inference_mode_enabled():
+        raise UntraceableError(
+            "is called within torch.inference_mode(), where torch takes no gradients; leave it "
+            "around this call (torch.no_grad() does no harm)."
+        )
     with torch.no_grad():
         out = fn(*args)
     if not isinstance(out, torch.Tensor):

@@ -16,7 +16,7 @@ import numpy as np
 
 from untuned.data.batches import Batch, Data
 from untuned.data.streams import INDEX
-from untuned.ops import Ops, Tree
+from untuned.ops import Ops, Tree, UntraceableError, library_of
 from untuned.problem import data_checks, sharing, variables
 from untuned.problem.constraints import projection
 from untuned.problem.derivatives import Oracles
@@ -206,7 +206,7 @@ def check_call(ops: Ops, name: str, function: Callable, arguments: tuple, reason
         ) from None
     except ValueError:
         pass  # some callables have no signature to look at; the call itself will tell
-    shape, dtype = ops.output_of(function, *arguments)
+    shape, dtype = _output_of(ops, name, function, *arguments)
     if shape != () or dtype not in ("float16", "bfloat16", *variables.FLOATS):
         raise ValueError(
             f"{call} gave shape {shape} and type {dtype}; expected one real number, so end it "
@@ -214,14 +214,27 @@ def check_call(ops: Ops, name: str, function: Callable, arguments: tuple, reason
         )
 
 
+def _output_of(
+    ops: Ops, name: str, function: Callable, *arguments: Tree
+) -> tuple[tuple[int, ...], str]:
+    try:
+        return ops.output_of(function, *arguments)
+    except UntraceableError as error:
+        raise ValueError(f"{name} {error}") from error
+
+
 def _projected(ops: Ops, project: Callable, x: Tree) -> Tree:
     """x0 brought into its set; also shows whether a user's projection keeps the tree as it is."""
+    name = "The projection given as constraint"
+    _output_of(ops, name, project, x)
     moved = project(x)
     if _shape(ops, moved) != _shape(ops, x):
         raise ValueError(
-            "The projection given as constraint changed the shape of x; expected the same tree "
+            f"{name} changed the shape of x; expected the same tree "
             "of arrays, each of its own shape."
         )
+    if ops.name == "torch" and any(library_of(leaf) != "torch" for leaf in ops.flatten(moved)[0]):
+        raise ValueError(f"{name} gave something else than torch tensors; expected those of x.")
     moved = ops.cast(moved, x)
     variables.check_finite(ops, moved, "x0 projected by constraint")
     return moved

@@ -11,7 +11,7 @@ import numpy as np
 from untuned.ops import Ops, Tree
 from untuned.util.wording import brief
 
-EXPECTED = '"simplex", "nonnegative", a pair (low, high), or a function that projects x'
+EXPECTED = '"simplex", "nonnegative", a pair of numbers (low, high), or a function that projects x'
 
 
 def projection(ops: Ops, constraint: Any) -> Callable[[Tree], Tree]:

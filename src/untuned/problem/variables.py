@@ -100,7 +100,18 @@ def check_real(ops: Ops, leaf: Any, place: str, x_name: str = "x0") -> None:
             f"{place} holds {SPOKEN[library]} and {x_name} holds {SPOKEN[ops.name]}; expected "
             f"NumPy arrays or the library of {x_name}, so convert it."
         )
+    if hasattr(leaf, "toarray"):
+        raise ValueError(
+            f"{place} is SciPy's {type(leaf).__name__}; expected an array, so give its .toarray()."
+        )
+    if library == "torch" and str(leaf.layout) != "torch.strided":
+        raise ValueError(
+            f"{place} is a tensor of layout {leaf.layout}; expected a dense one, so give its "
+            ".to_dense()."
+        )
     dtype = dtype_of(ops, leaf)
+    if dtype == "object" and not hasattr(leaf, "dtype"):
+        raise ValueError(f"{place} is a {type(leaf).__name__}; expected an array of real numbers.")
     if not dtype.startswith(REAL):
         raise ValueError(
             f"{place} has dtype {dtype}; expected real numbers, so encode it first, for example "
@@ -152,4 +163,9 @@ def check_devices(ops: Ops, x: Tree, y: Tree) -> None:
         raise ValueError(
             f"{name} is on {first} and {other} has an array on {second}; expected one device for "
             "all variables, so move one of them."
+        )
+    if "meta" in devices:
+        raise ValueError(
+            f"{devices['meta']} is on torch's device meta, which holds no numbers; expected "
+            "tensors with values to start from."
         )

@@ -16,8 +16,8 @@ def sentence(
     text = _what_happened(status, record, first_norm, limits, dtype, solver)
     if record["indefinite"]:
         text += (
-            f" In {record['indefinite']} of {record['step']} steps g was not convex in y there; "
-            "directions without positive curvature were left out of v."
+            f" In {record['indefinite']} of {_steps(record['step'])} g was flat or not convex in y "
+            "in some directions, which were left out of v; untuned.check_problem says more."
         )
     return f"{text} {solver.remark}".rstrip()
 
@@ -38,10 +38,21 @@ def _what_happened(
 ) -> str:  # fmt: skip
     step, norm = record["step"], record["hypergrad_norm"]
     went = f"the hypergradient norm went from {first_norm:.3g} to {norm:.3g}"
+    chooses_steps = not solver.to_tune and not solver.start_values
     if status == "converged":
+        if norm == first_norm == 0.0:
+            return (
+                f"Converged after {_steps(step)}: the hypergradient is zero where x started, and x "
+                "has stayed there. If x should matter there, check that g depends on x and on y, "
+                "and f on y."
+            )
         if limits["tol"] is not None and norm <= limits["tol"] * first_norm:
-            return f"Converged after {step} steps: {went}, which is tol={limits['tol']:g}."
-        return f"Converged after {step} steps: {went}, and no step promises a gain worth its while."
+            why = f"which is tol={limits['tol']:g}"
+        elif chooses_steps:
+            why = "and no step promises a gain worth its while"
+        else:
+            why = "which is zero but for rounding"
+        return f"Converged after {_steps(step)}: {went}, {why}."
     if status == "max_steps":
         return (
             f"Stopped at max_steps={limits['max_steps']}: {went}, with f at {record['outer']:.6g}. "
@@ -53,23 +64,22 @@ def _what_happened(
             "moved yet, and y is nearer to its solution there. Give more time to go further."
         )
     if status == "max_seconds":
-        return (
-            f"Stopped after {step} steps at {_limit(limits)}: {went}. Give more time to go further."
-        )
+        stopped = f"Stopped after {_steps(step)} at {_limit(limits)}"
+        return f"{stopped}: {went}. Give more time to go further."
     if status == "callback":
-        return f"The callback stopped the run after {step} steps: {went}."
+        return f"The callback stopped the run after {_steps(step)}: {went}."
     if status == "interrupted":
-        return f"Ctrl-C ended the run after {step} steps: {went}. x and y are what there is."
+        return f"Ctrl-C ended the run after {_steps(step)}: {went}. x and y are what there is."
     if status == "stalled":
-        if not solver.to_tune and not solver.start_values:
+        if chooses_steps:
             return (
-                f"Stalled after {step} steps at hypergradient norm {norm:.3g}: no step along the "
+                f"Stalled after {_steps(step)} at hypergradient norm {norm:.3g}: no step along the "
                 f"direction found lowers f, however short. "
                 + ("Try float64, or check" if dtype == "float32" else "Check")
                 + " f and g with untuned.check_hypergradient."
             )
         return (
-            f"Stalled after {step} steps at hypergradient norm {norm:.3g}: x, y and v no longer "
+            f"Stalled after {_steps(step)} at hypergradient norm {norm:.3g}: x, y and v no longer "
             f"change in {dtype}, with step sizes {record['step_x']:.2g}, {record['step_y']:.2g}, "
             f"{record['step_v']:.2g}. Try "
             + ("float64, or " if dtype == "float32" else "")
@@ -78,12 +88,16 @@ def _what_happened(
         )
     if status == "cap_hit":
         return (
-            f"Ended after {step} steps, and in {record['cap_hits']} of them a sub-loop hit its "
+            f"Ended after {_steps(step)}, and in {record['cap_hits']} of them a sub-loop hit its "
             f"cap before reaching its accuracy: {went}, but less exactly than the method asks. "
             f"Raise cap, {'loosen c_y or c_v, ' * hasattr(solver, 'c_y')}or check the inner "
             "problem with untuned.check_problem."
         )
     return _divergence(record, solver)
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
 
 
 def _limit(limits: dict[str, Any]) -> str:

@@ -27,6 +27,14 @@ MOST_DISTINCT = 0.5
 MOSTLY_ZERO = 0.9
 FEW_NUMBERS = 2**20
 
+NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+# Such as -1.234,5, as much of Europe writes it.
+WITH_COMMA = r"[-+]?\d+([. ]\d{3})*,\d+"
+# Such as $1,234.50, 12.5%, 80 kg or (EUR 1'000): signs of money, units of up to three letters.
+MONEY = r"([$€£¥]|USD|EUR|GBP|CHF|JPY|CNY|INR)"
+GROUPED = r"(\d{1,3}([,'\u2019\s]\d{3})+(\.\d+)?|\d+([.,]\d+)?)"
+WITH_SIGNS = rf"\(?[-+]?({MONEY}\s?)?[-+]?{GROUPED}(\s?([%‰°]|{MONEY})|\s[^\W\d_]{{1,3}})?\)?"
+
 Kind = Literal["numbers", "mostly zero", "pixels", "categories", "text", "left out"]
 
 
@@ -144,16 +152,18 @@ def _understand_one(values: pandas.Series, path: Path, is_pixel: bool, text: tex
     if text and is_varied and texts.are_prose(there):
         empty = f", {missing:,} missing as empty ones" if missing else ""
         return column("text", f"{texts.in_words(text)}{empty}")
+    advice = _numbers_as_text(there) if distinct > MOST_CATEGORIES else ""
     if distinct > max(MOST_CATEGORIES, MOST_DISTINCT * len(there)):
-        if _have_commas(there):
-            return column("left out", "numbers with a decimal comma; save them with a point")
-        return column("left out", "text that differs from row to row: names or identifiers")
+        return column(
+            "left out", advice or "text that differs from row to row: names or identifiers"
+        )
     shown = f"{distinct:,} categories"
     if distinct > MOST_CATEGORIES:
         shown += f", the rarest combined, as {MOST_CATEGORIES} columns of 0 and 1"
     else:
         shown += " as columns of 0 and 1"
-    return column("categories", shown + (f", {missing:,} missing as a category" if missing else ""))
+    shown += f", {missing:,} missing as a category" if missing else ""
+    return column("categories", f"{shown}; {advice}" if advice else shown)
 
 
 def as_categories(values: pandas.Series) -> pandas.Series:
@@ -208,10 +218,22 @@ def _are_dates(there: pandas.Series) -> bool:
     return bool(sample.astype(str).str.fullmatch(day).mean() > 0.9)
 
 
-def _have_commas(there: pandas.Series) -> bool:
-    """Text that nearly always is a number as much of Europe writes it, such as -1.234,5."""
-    comma = r"\s*[-+]?\d+([. ]\d{3})*,\d+\s*"
-    return bool(there.iloc[:200].astype(str).str.fullmatch(comma).mean() > 0.9)
+def _numbers_as_text(there: pandas.Series) -> str:
+    """Why nearly all of a column of texts are numbers to people, and what to do; else nothing."""
+    cells = there.astype(str).str.strip()
+    sample = cells.iloc[:200]
+
+    def mostly(pattern: str) -> bool:
+        return bool(sample.str.fullmatch(pattern).mean() > 0.9)
+
+    if mostly(NUMBER):
+        strange = cells[~cells.str.fullmatch(NUMBER)]
+        return f"numbers but for cells such as {brief(strange.iloc[0], 20)}; leave such cells empty"
+    if mostly(WITH_COMMA):
+        return "numbers with a decimal comma; save them with a point"
+    if mostly(WITH_SIGNS):
+        return "numbers with signs, units or thousands separators; save them without"
+    return ""
 
 
 def names_used(columns: list[Column]) -> list[str]:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
+import numpy as np
+
 from untuned.util import memory
 from untuned.util.wording import brief, reason
 
@@ -20,6 +22,15 @@ if TYPE_CHECKING:
 
 SEPARATORS = ",;\t|"
 MAGIC = b"PAR1"  # the first bytes of a Parquet file
+# What else people have, by its first bytes, and what to do with it.
+TO_CSV = "save its sheet as CSV in UTF-8"
+OTHERS = {
+    codecs.BOM_UTF16_LE: "text in UTF-16; save it as CSV in UTF-8",
+    codecs.BOM_UTF16_BE: "text in UTF-16; save it as CSV in UTF-8",
+    b"PK\x03\x04": f"a workbook, as of Excel, or another zip file; {TO_CSV}, or unpack it",
+    b"\xd0\xcf\x11\xe0": f"an old workbook, as of Excel; {TO_CSV}",
+    b"\x1f\x8b": "compressed by gzip; unpack it",
+}
 SAMPLE_BYTES = 2**20
 LONGEST_LINE = 2**26  # bytes: names of some million columns
 
@@ -112,6 +123,7 @@ def read_own(
 
 def _read_parquet(path: Path) -> pandas.DataFrame:
     import pandas
+    import pyarrow
     from pyarrow import parquet
 
     about = parquet.read_metadata(path)
@@ -123,8 +135,13 @@ def _read_parquet(path: Path) -> pandas.DataFrame:
         path,
         8 * about.num_rows * about.num_columns + ("BYTE_ARRAY" in kinds) * sum(lengths),
     )
-    _check_names(path, parquet.read_schema(path).names)
+    schema = parquet.read_schema(path)
+    _check_names(path, schema.names)
     frame = pandas.read_parquet(path)
+    # Exact decimals, as databases keep money in, are objects to pandas, and no numbers.
+    for field in schema:
+        if pyarrow.types.is_decimal(field.type) and field.name in frame:
+            frame[field.name] = frame[field.name].astype(np.float64)
     frame.columns = frame.columns.map(str)
     frame = frame.reset_index(drop=True)
     # scikit-learn's imputers know pandas.NA, its encoders do not.
@@ -138,6 +155,9 @@ def _read_parquet(path: Path) -> pandas.DataFrame:
 def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
     import pandas
 
+    for start, what in OTHERS.items():
+        if head.startswith(start):
+            raise ValueError(f"{path} is {what}.")
     if b"\0" in head:
         raise ValueError(f"{path} is neither CSV nor Parquet; expected one of them, uncompressed.")
     is_whole = len(head) == path.stat().st_size

@@ -26,14 +26,18 @@ class Labels(NamedTuple):
     values: np.ndarray
     rows: np.ndarray  # which rows of the file they belong to, counted from 0
     task: Task
+    lonely: tuple[tuple[int, str], ...] = ()  # rows left out as the only ones of their class
 
 
-def read(table: Table, name: str, task: Task | None) -> Labels:
-    """The labels in column `name`; `task=None` tells classes from numbers by their values."""
+def read(table: Table, name: str, task: Task | None, in_company: bool = False) -> Labels:
+    """The labels in column `name`; `task=None` tells classes from numbers by their values.
+
+    `in_company` leaves out rows that no other row of their class can speak for or against.
+    """
     if name not in table.frame.columns:
-        raise unknown(f"column of {table.path}", name, table.frame.columns)
+        raise unknown(f"column in {table.path} called", name, table.frame.columns)
     column = table.frame[name]
-    rows = np.flatnonzero(column.notna())
+    rows = _labelled(column)
     if not len(rows):
         raise ValueError(
             f"All labels in column {brief(name)} of {table.path} are missing; name another column "
@@ -55,9 +59,10 @@ def read(table: Table, name: str, task: Task | None) -> Labels:
         values = values.astype(np.float64)
     elif values.dtype.kind == "f":
         strange = values[(values != np.round(values)) | (np.abs(values) >= UNSURE)][0]
+        below = f" below {UNSURE:,}" if strange == np.round(strange) else ""
         raise ValueError(
             f"{where} holds numbers such as {strange:g}; expected classes, that is text or whole "
-            f"numbers below {UNSURE:,}."
+            f"numbers{below}, or --task numbers, which untuned clean and regularize have."
         )
     elif distinct > len(rows) / 2:
         raise ValueError(
@@ -69,15 +74,32 @@ def read(table: Table, name: str, task: Task | None) -> Labels:
             f"{where} has only one value, {brief(values.tolist()[0])}; expected at least two "
             "different ones."
         )
-    return Labels(values, rows, task)
+    return (
+        _in_company(Labels(values, rows, task), where) if in_company else Labels(values, rows, task)
+    )
+
+
+def _in_company(given: Labels, where: str) -> Labels:
+    """The labels without those that only one row has."""
+    if given.task == "numbers":
+        return given
+    _, number, counts = np.unique(given.values, return_inverse=True, return_counts=True)
+    alone = counts[number] == 1
+    if (counts > 1).sum() < 2:
+        raise ValueError(
+            f"{where} has {(counts > 1).sum()} class of more than one row; expected at least two."
+        )
+    rows, names = given.rows[alone].tolist(), map(str, given.values[alone].tolist())
+    lonely = tuple(zip(rows, names, strict=True))
+    return Labels(given.values[~alone], given.rows[~alone], given.task, lonely)
 
 
 def read_trusted(table: Table, name: str, classes: np.ndarray, train: Table) -> Labels:
     """The labels of the trusted rows, which must be among the classes of the others."""
     if name not in table.frame.columns:
-        raise unknown(f"column of {table.path}", name, table.frame.columns)
+        raise unknown(f"column in {table.path} called", name, table.frame.columns)
     column = table.frame[name]
-    rows = np.flatnonzero(column.notna())
+    rows = _labelled(column)
     values = _as_numbers_or_text(column.iloc[rows])
     if classes.dtype == object and values.dtype != object:
         values = values.astype(str).astype(object)  # a file whose class names are all numbers
@@ -95,12 +117,21 @@ def read_trusted(table: Table, name: str, classes: np.ndarray, train: Table) -> 
     return Labels(values, rows, "classes")
 
 
+def _labelled(column: pandas.Series) -> np.ndarray:
+    """The rows that have a label; blanks are none."""
+    is_blank = column.map(lambda cell: isinstance(cell, str) and not cell.strip()).astype(bool)
+    return np.flatnonzero(column.notna() & ~is_blank)
+
+
 def _as_numbers_or_text(column: pandas.Series) -> np.ndarray:
-    """Whole numbers where all are whole (a missing one makes a column float), else text."""
+    """Whole numbers where all are whole (a missing one makes a column float), else text.
+
+    Nobody sees blanks around a text, so they make no class of their own.
+    """
     from pandas.api import types
 
     if types.is_bool_dtype(column) or not types.is_numeric_dtype(column):
-        return column.astype(str).to_numpy(dtype=object)
+        return column.astype(str).str.strip().to_numpy(dtype=object)
     values: Any = column.to_numpy(dtype=np.float64)
     are_whole = (values == np.round(values)) & (np.abs(values) < UNSURE)
     return values.astype(np.int64) if are_whole.all() else values
@@ -112,10 +143,12 @@ def corrected(
     """The label column with other labels in some rows of the file, in its own type if it can be."""
     column = column.copy()
     if given.task == "classes":
-        # Values are text or whole numbers; the cells may be yes/no, categories or dates.
-        classes, first = np.unique(given.values, return_index=True)
-        cells = column.iloc[given.rows[first]].tolist()
-        own = dict(zip(classes.tolist(), cells, strict=True))
+        # Values are text or whole numbers; the cells may be yes/no, categories or dates, or have
+        # blanks around them, which no other row should get.
+        own: dict[Any, Any] = {}
+        for label, cell in zip(given.values.tolist(), column.iloc[given.rows], strict=True):
+            if label not in own or cell == label:
+                own[label] = cell
         changes = [own[value] for value in values.tolist()]
     else:
         changes = values.tolist()

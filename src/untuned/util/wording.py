@@ -8,12 +8,16 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 MOST_NAMES = 300  # characters of a list of names
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def brief(value: Any, most: int = 80) -> str:
     """`repr(value)` on one line, cut where it is longer than `most` characters."""
+    if isinstance(value, np.generic):
+        value = value.item()  # 3, not np.int64(3)
     text = " ".join(repr(value).split())
     return text if len(text) <= most else text[: most - 3] + "..."
 
@@ -43,7 +47,10 @@ def _on_one_line(text: str) -> str:
 def unknown(kind: str, name: Any, known: Iterable[str]) -> ValueError:
     """The error for a name that is not among those known, with the nearest one."""
     names = sorted(known)
-    nearest = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.0)[0]
+    # Neither letters' case nor blanks around a name are what makes two names different to people.
+    plain = [each.strip().casefold() for each in names]
+    close = difflib.get_close_matches(str(name).strip().casefold(), plain, n=1, cutoff=0.0)[0]
+    nearest = names[plain.index(close)]
     shown = _on_one_line(", ".join(names))
     shown = shown if len(shown) <= MOST_NAMES else shown[: MOST_NAMES - 3] + "..."
     return ValueError(

@@ -253,12 +253,12 @@ OTHER_RUNS = {
         lambda a: {"constraint": (-1.0, 1.0)},
         "constraint is 'None' and this run's is '(-1.0, 1.0)'",
     ),
-    "x0": (lambda a: {"x0": a([0.0, 1e-7])}, "x0 is "),
-    "y0": (lambda a: {"y0": a([1.0, 0.0])}, "y0 is "),
-    "shape of x0": (lambda a: {"x0": a([[0.0, 0.0]])}, "x0 is "),
+    "x0": (lambda a: {"x0": a([0.0, 1e-7])}, "x0 differed from this run's; "),
+    "y0": (lambda a: {"y0": a([1.0, 0.0])}, "y0 differed from this run's; "),
+    "shape of x0": (lambda a: {"x0": a([[0.0, 0.0]])}, "x0 differed from this run's; "),
     "dtype": (
         lambda a: {"x0": a([0.0, 0.0], "float64"), "y0": a([0.0, 0.0], "float64")},
-        "x0 is ",
+        "x0 differed from this run's; ",
     ),
     "tree": (
         lambda a: {
@@ -268,8 +268,14 @@ OTHER_RUNS = {
         },
         "tree of x0 and y0 is ",
     ),
-    "inner_data": (lambda a: {"inner_data": a(np.ones((6, 2)))}, "data is "),
-    "outer_data": (lambda a: {"outer_data": a(np.ones((4, 2)))}, "data is "),
+    "inner_data": (
+        lambda a: {"inner_data": a(np.ones((6, 2)))},
+        "inner_data differed from this run's; ",
+    ),
+    "outer_data": (
+        lambda a: {"outer_data": a(np.ones((4, 2)))},
+        "outer_data differed from this run's; ",
+    ),
 }
 
 

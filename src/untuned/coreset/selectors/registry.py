@@ -152,12 +152,19 @@ def checked(
     model: Any, X: Any, y: Any, classes: Any, every_class: bool, weights: Any, seed: Any
 ) -> Candidates:
     """Candidates from what a user gives, or a sentence that says what is wrong with it."""
+    if hasattr(X, "toarray"):
+        raise ValueError(
+            f"The rows are SciPy's {type(X).__name__}; expected an array, so give its .toarray()."
+        )
     X, y = _array(X), _array(y)
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise ValueError(
             f"The labels are {brief(y.dtype.name)} of shape {y.shape}; expected one whole number "
-            "per row, the column of the model's output."
+            "per row, the column of the model's output, or what np.unique(y, "
+            "return_inverse=True)[1] gives where there is no model."
         )
+    if X.ndim == 0:
+        raise ValueError(f"The rows are {brief(X[()])}; expected an array of numbers.")
     if len(X) != len(y):
         raise ValueError(
             f"There are {len(X)} rows and {len(y)} labels; expected the same number of both."

@@ -150,23 +150,21 @@ def check_classes(classes: np.ndarray, given: np.ndarray, weight: np.ndarray) ->
     """Raise a sentence if there is nothing to tell apart, or a class that is one row."""
     seen = np.unique(given[weight > 0])
     if len(seen) < 2:
-        what = brief(_plain(classes[seen[0]])) if len(seen) else "none"
+        what = brief(classes[seen[0]]) if len(seen) else "none"
         raise ValueError(
             f"y has one class only ({what}) among rows of positive weight; give labels of at "
             "least two classes."
         )
     counts = np.bincount(given, minlength=len(classes))
-    if (counts == 1).any():
-        lonely = _plain(classes[int(np.argmax(counts == 1))])
-        raise ValueError(
-            f"The class {brief(lonely)} has one row, which no other can speak for or against; "
-            "leave the row out, or give at least two of each class."
+    lonely = classes[counts == 1].tolist()
+    if lonely:
+        which = (
+            f"class {brief(lonely[0])} has" if len(lonely) == 1 else f"classes {brief(lonely)} have"
         )
-
-
-def _plain(value: Any) -> Any:
-    """A label as Python writes it; those of a table of texts are no numbers of NumPy."""
-    return value.item() if isinstance(value, np.generic) else value
+        raise ValueError(
+            f"The {which} one row, which no other can speak for or against; leave such rows out, "
+            "or give at least two of each class."
+        )
 
 
 def check_probabilities(pred_probs: Any, rows: int, classes: np.ndarray) -> np.ndarray:
@@ -242,7 +240,7 @@ def trusted_rows(
     strange = np.setdiff1d(y, classes)
     if len(strange):
         raise ValueError(
-            f"y_trusted has the class {brief(_plain(strange[0]))}, which is not in y; expected "
+            f"y_trusted has the class {brief(strange[0])}, which is not in y; expected "
             f"only classes of y, which are {brief(classes.tolist())}."
         )
     if len(y) < len(classes):

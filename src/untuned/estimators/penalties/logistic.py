@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from untuned.estimators.penalties.base import WithNorm
 from untuned.util import interrupts, limits, threads
+from untuned.util.wording import brief
 
 
 class BilevelLogisticRegression(ClassifierMixin, WithNorm):
@@ -103,7 +104,8 @@ class BilevelLogisticRegression(ClassifierMixin, WithNorm):
         codes, self.classes_ = encoder.transform(y), encoder.classes_
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y holds one class only, {self.classes_[0]!r}; expected labels of at least two."
+                f"y holds one class only, {brief(self.classes_[0])}; expected labels of at least "
+                "two."
             )
         binary = len(self.classes_) == 2
         if binary:

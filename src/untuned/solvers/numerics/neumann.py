@@ -39,6 +39,11 @@ def shia(ops: Ops, product: Product, b: Tree, n: int, sigma: Scalar) -> Tree:
 
 def truncation(ops: Ops, uniform: Scalar, n: int) -> Scalar:
     """p, uniform on 0..n-1, from a random number in [0, 1)."""
+    if uniform is None:
+        raise ValueError(
+            "This method draws how long its series is, and the batch has no random number; give "
+            "untuned.Batch(inner, outer, uniform=...) one from 0 to below 1 at every step."
+        )
     p = ops.floor(uniform * n)
     # In float32 a number just below 1 rounds to 1.
     return ops.where(p < n, p, ops.counter(n - 1))
