@@ -190,34 +190,6 @@ def test_names_of_classes_stay_as_folders_are_called(untuned, photos):
     assert f"{len(told)} corrected" in out
 
 
-@pytest.mark.long
-def test_a_label_that_one_row_has_is_left_out_and_named(untuned, flowers):
-    """A slip of the pen makes a class of its own, and is no reason to judge no other row."""
-    kinds = flowers["kind"].to_numpy(copy=True)
-    kinds[[3, 8]] = ["rose", "setsoa"]
-    kinds[5] += "  "
-    flowers.assign(kind=kinds).to_csv("flowers.csv", index=False)
-    np.save("seen.npy", flowers.iloc[:, :2].to_numpy())
-    for given in ((), ("--features", "seen.npy")):
-        code, printed, err = untuned(*CLEAN, *given, "--out", "out", "--overwrite")
-        assert (code, err) == (0, "")
-        named = "(rows are counted from 0): 'rose' in row 3, 'setsoa' in row 8."
-        assert f"check how it is written {named}" in printed
-        rows = pd.read_csv("out/rows.csv")
-        assert set(rows["row"]) == set(np.flatnonzero(flowers["kind"].notna())) - {3, 8}
-        assert set(rows["given_label"]) == set(flowers["kind"].dropna())
-
-
-@pytest.mark.long
-def test_an_image_alone_in_its_folder_is_left_out_and_named(untuned, photos):
-    Path("photos/alone").mkdir()
-    Image.new("RGB", (9, 9)).save("photos/alone/a.png")
-    code, printed, err = untuned("clean", "photos", "--out", "out")
-    assert (code, err) == (0, "")
-    assert "'alone' in row 0." in printed
-    assert "alone" not in set(pd.read_csv("out/rows.csv")["given_label"])
-
-
 def decided(frame, rows, kinds, labels):
     given = frame["kind"].iloc[rows]
     return pd.DataFrame(
@@ -336,10 +308,11 @@ def spoilt(flowers, photos, tmp_path):
     np.savez(tmp_path / "two.npz", a=np.ones((ROWS, 2)), b=np.ones((ROWS, 2)))
     np.save(tmp_path / "pair.npy", np.full((ROWS, 2), 0.5))
     np.save(tmp_path / "large.npy", np.full((ROWS, 3), 0.5))
-    np.save(tmp_path / "four.npy", np.full((ROWS, 4), 0.25))
     certain = table["kind"].to_numpy()[:, None] == np.array(["setosa", "versicolor", "virginica"])
     np.save(tmp_path / "certain.npy", np.where(certain.any(axis=1)[:, None], certain, 1 / 3))
     table.assign(kind=["rose", *table["kind"][1:]]).to_csv(tmp_path / "lonely.csv", index=False)
+    slips = ["rose", "setsoa", *table["kind"][2:]]
+    table.assign(kind=slips).to_csv(tmp_path / "slips.csv", index=False)
     pd.DataFrame(np.full((ROWS, 3), 1 / 3), columns=list("abc")).to_csv(
         tmp_path / "names.csv", index=False
     )
@@ -351,8 +324,12 @@ REFUSED_BY_THE_CLEANER = {
         "--probabilities certain.npy is certain of every given label",
     ),
     "a class of one row": (
-        ("clean", "lonely.csv", "--label", "kind", "--probabilities", "four.npy"),
+        ("clean", "lonely.csv", "--label", "kind"),
         "The class 'rose' has one row",
+    ),
+    "classes of one row, all named at once": (
+        ("clean", "slips.csv", "--label", "kind"),
+        "The classes ['rose', 'setsoa'] have one row",
     ),
 }
 

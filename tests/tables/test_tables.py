@@ -325,16 +325,6 @@ def test_blanks_around_labels_are_not_seen(tmp_path):
     assert corrected.tolist() == ["a ", "a", " b", "a", "  ", "a"]
 
 
-def test_labels_that_one_row_has(tmp_path):
-    read = lambda values: labels.read(as_table(values, tmp_path), "y", "classes", in_company=True)
-    given = read(["a", "b", "B", "a", "b", "a"])
-    assert given.values.tolist() == ["a", "b", "a", "b", "a"]
-    assert given.rows.tolist() == [0, 1, 3, 4, 5]
-    assert given.lonely == ((2, "B"),)
-    with pytest.raises(ValueError, match="has 1 class of more than one row; expected at least two"):
-        read(["a", "a", "a", "b"])
-
-
 @pytest.mark.parametrize("name", ["chrun", "CHURN", "churn"])
 def test_no_such_label_names_the_nearest(messy, tmp_path, name):
     table = files.read(written(messy.rename(columns={"churn": " Churn "}), tmp_path, "csv"))

@@ -87,13 +87,12 @@ class Ready(NamedTuple):
 
 
 def make_ready(
-    path: Path, label: str, task: Task | None, takes: columns.Takes = columns.DENSE,
-    in_company: bool = False,
-) -> Ready:  # fmt: skip
+    path: Path, label: str, task: Task | None, takes: columns.Takes = columns.DENSE
+) -> Ready:
     """Read a table, understand its columns, and turn them into numbers."""
     with progress.busy(f"Reading {path}"):
         table = files.read(path)
-        given = labels.read(table, label, task, in_company)
+        given = labels.read(table, label, task)
         used = table.frame.drop(columns=label).iloc[given.rows]
         if not len(used.columns):
             raise ValueError(
@@ -173,11 +172,10 @@ def _notes(
 ) -> list[str]:  # fmt: skip
     """What was done with rows and columns, in sentences."""
     notes = []
-    without = len(table.frame) - len(given.rows) - len(given.lonely)
+    without = len(table.frame) - len(given.rows)
     if without:
         many = "s without a label are" if without > 1 else " without a label is"
         notes.append(f"{without:,} row{many} left out.")
-    notes += of_lonely(given)
     if images:
         notes.append(f"Rows are read as images of {images.side} x {images.side} pixels.")
     for kind, done in (
@@ -215,18 +213,6 @@ def _numbers_as_categories(found: list[Column]) -> list[str]:
     return [
         f"Read as categories, though they are {why}: {_list(names)}; {todo}."
         for (why, _, todo), names in ((note.partition("; "), advice[note]) for note in advice)
-    ]
-
-
-def of_lonely(given: Labels, most: int = 10) -> list[str]:
-    """A sentence on the rows that are the only ones of their class, if there are any."""
-    if not given.lonely:
-        return []
-    shown = ", ".join(f"{brief(name, 40)} in row {row}" for row, name in given.lonely[:most])
-    more = f" and {len(given.lonely) - most:,} more" if len(given.lonely) > most else ""
-    return [
-        "Left out, as no other row has their label, so check how it is written (rows are counted "
-        f"from 0): {shown}{more}."
     ]
 
 

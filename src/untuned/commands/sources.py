@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.commands.job import Job, Ready, make_ready, make_trusted_ready, of_lonely
+from untuned.commands.job import Job, Ready, make_ready, make_trusted_ready
 from untuned.tables import files, images, labels, patches, row_files, texts
 from untuned.tables.columns import Column, Takes
 from untuned.tables.files import Table
@@ -48,13 +48,11 @@ class Asked(NamedTuple):
 
 def ready_of(job: Job, train: Path, asked: Asked) -> Ready:
     """The rows to judge, from a table or a folder of images, by their own features or others."""
-    # Probabilities have a column for every class, also for one of a single row, which is refused.
-    in_company = asked.probabilities is None
     if train.is_dir():
-        return _of_images(job, train, asked.features, in_company)
+        return _of_images(job, train, asked.features)
     if asked.features:
-        return with_features(train, job.label, asked.task, asked.features, in_company)
-    return make_ready(train, job.label, asked.task, TAKES, in_company)
+        return with_features(train, job.label, asked.task, asked.features)
+    return make_ready(train, job.label, asked.task, TAKES)
 
 
 def trusted_of(path: Path, job: Job, ready: Ready) -> tuple[Any, np.ndarray]:
@@ -74,31 +72,27 @@ def trusted_of(path: Path, job: Job, ready: Ready) -> tuple[Any, np.ndarray]:
         return patches.features(found.squares, ready.preparation), given.values
 
 
-def with_features(
-    path: Path, label: str, task: Task | None, features: Path, in_company: bool = False
-) -> Ready:
+def with_features(path: Path, label: str, task: Task | None, features: Path) -> Ready:
     """A table of which only the label is used, and what the page shows."""
     with progress.busy(f"Reading {path} and {features}"):
         table = files.read(path)
-        given = labels.read(table, label, task, in_company)
+        given = labels.read(table, label, task)
         X = row_files.features(features, len(table.frame), path)[given.rows]
     note = f"{X.shape[1]:,} features of each row come from {features}."
     return _ready(table, label, given, X, note)
 
 
-def _of_images(job: Job, folder: Path, features: Path | None, in_company: bool) -> Ready:
+def _of_images(job: Job, folder: Path, features: Path | None) -> Ready:
     with progress.busy(f"Reading {folder}"):
         found = images.read(folder, job.label)
     table = Table(folder, "csv", found.frame)
-    given = labels.read(table, job.label, "classes", in_company)
+    given = labels.read(table, job.label, "classes")
     if features:
-        X = row_files.features(features, len(found.frame), folder)[given.rows]
+        X = row_files.features(features, len(found.frame), folder)
         note = f"{X.shape[1]:,} features of each image come from {features}."
         ready = _ready(table, job.label, given, X, note)
     else:
-        is_whole = len(given.rows) == len(found.squares)
-        squares = found.squares if is_whole else found.squares[given.rows]
-        X, dictionary = patches.of_images(squares, job.seed)
+        X, dictionary = patches.of_images(found.squares, job.seed)
         note = (
             f"Images are compared by {len(dictionary.typical)} typical patches of "
             f"{patches.PATCH} x {patches.PATCH} pixels, at {images.SIDE} x {images.SIDE} pixels."
@@ -112,7 +106,7 @@ def _of_images(job: Job, folder: Path, features: Path | None, in_company: bool) 
 def _ready(table: Table, label: str, given: Labels, X: Any, note: str) -> Ready:
     others = [name for name in table.frame.columns if name != label]
     shown = [Column(str(name), "left out", "shown, not learned from", 0) for name in others]
-    return Ready(table, given, shown, None, None, X, [note, *of_lonely(given)])
+    return Ready(table, given, shown, None, None, X, [note])
 
 
 def _damaged(names: list[str]) -> str:

@@ -26,14 +26,10 @@ class Labels(NamedTuple):
     values: np.ndarray
     rows: np.ndarray  # which rows of the file they belong to, counted from 0
     task: Task
-    lonely: tuple[tuple[int, str], ...] = ()  # rows left out as the only ones of their class
 
 
-def read(table: Table, name: str, task: Task | None, in_company: bool = False) -> Labels:
-    """The labels in column `name`; `task=None` tells classes from numbers by their values.
-
-    `in_company` leaves out rows that no other row of their class can speak for or against.
-    """
+def read(table: Table, name: str, task: Task | None) -> Labels:
+    """The labels in column `name`; `task=None` tells classes from numbers by their values."""
     if name not in table.frame.columns:
         raise unknown(f"column in {table.path} called", name, table.frame.columns)
     column = table.frame[name]
@@ -74,24 +70,7 @@ def read(table: Table, name: str, task: Task | None, in_company: bool = False) -
             f"{where} has only one value, {brief(values.tolist()[0])}; expected at least two "
             "different ones."
         )
-    return (
-        _in_company(Labels(values, rows, task), where) if in_company else Labels(values, rows, task)
-    )
-
-
-def _in_company(given: Labels, where: str) -> Labels:
-    """The labels without those that only one row has."""
-    if given.task == "numbers":
-        return given
-    _, number, counts = np.unique(given.values, return_inverse=True, return_counts=True)
-    alone = counts[number] == 1
-    if (counts > 1).sum() < 2:
-        raise ValueError(
-            f"{where} has {(counts > 1).sum()} class of more than one row; expected at least two."
-        )
-    rows, names = given.rows[alone].tolist(), map(str, given.values[alone].tolist())
-    lonely = tuple(zip(rows, names, strict=True))
-    return Labels(given.values[~alone], given.rows[~alone], given.task, lonely)
+    return Labels(values, rows, task)
 
 
 def read_trusted(table: Table, name: str, classes: np.ndarray, train: Table) -> Labels:

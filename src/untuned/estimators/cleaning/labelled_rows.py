@@ -162,8 +162,8 @@ def check_classes(classes: np.ndarray, given: np.ndarray, weight: np.ndarray) ->
             f"class {brief(lonely[0])} has" if len(lonely) == 1 else f"classes {brief(lonely)} have"
         )
         raise ValueError(
-            f"The {which} one row, which no other can speak for or against; leave such rows out, "
-            "or give at least two of each class."
+            f"The {which} one row, which no other can speak for or against; check how such labels "
+            "are written, leave their rows out, or give at least two of each class."
         )
 
 
