@@ -14,8 +14,8 @@ from untuned.ops import get
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.auto import implicit
-from untuned.solvers.numerics import linear_system, newton_cg, preconditioner
-from untuned.solvers.numerics.preconditioner import Keeper
+from untuned.solvers.numerics import curvature, linear_system, newton_cg, preconditioner
+from untuned.solvers.numerics.curvature import Keeper
 
 TASK = given(regularization(1, 60, 40, 6), "torch")
 
@@ -118,7 +118,7 @@ def test_an_inverse_that_costs_more_than_products_waits_for_them():
     o, y = Oracles(ops, None, None), torch.zeros(640)
     keeper = Keeper(o, y, y, rows, None, 100)
     assert keeper.price > 640 + 640**3 / (20 * rows.numel())  # as bytes of float32 count half
-    assert not keeper.renewed(preconditioner.start(o, y), y, y)[1]
+    assert not keeper.renewed(curvature.start(o, y), y, y)[1]
 
 
 def test_y_and_v_are_those_of_numpy():
@@ -126,7 +126,7 @@ def test_y_and_v_are_those_of_numpy():
     o, rows = Oracles(ops, task["outer"], task["inner"]), task["inner_data"]
     x, y = task["x0"], task["y0"]
     keeper = Keeper(o, x, y, rows, None, 100)
-    solved = newton_cg.solve(o, x, y, rows, 1e-6, keeper, preconditioner.start(o, y))
+    solved = newton_cg.solve(o, x, y, rows, 1e-6, keeper, curvature.start(o, y))
     assert solved.model.whole == 1
     by_products = newton_cg.solve_inner(o, x, y, rows, 1e-6, 100, lambda r: r)
     assert 2 * solved.linear_steps < by_products.linear_steps
@@ -142,7 +142,7 @@ def test_a_model_that_has_become_wrong_is_made_anew():
     task = softplus_problem(torch.float64)
     o, rows, y = Oracles(ops, task["outer"], task["inner"]), task["inner_data"], task["y0"]
     keeper = Keeper(o, task["x0"], y, rows, None, 100)
-    here = newton_cg.solve(o, task["x0"], y, rows, 1e-3, keeper, preconditioner.start(o, y))
+    here = newton_cg.solve(o, task["x0"], y, rows, 1e-3, keeper, curvature.start(o, y))
     # Penalties that are e^6 times stronger or weaker: nothing of the model holds.
     x = task["x0"] + 6.0 * torch.tensor([1.0, -1.0] * 6, dtype=torch.float64)
     there = newton_cg.solve(o, x, here.y, rows, 1e-3, keeper, here.model)
@@ -158,7 +158,7 @@ def test_a_model_that_misjudges_an_energy_goes(found, goes):
     task = softplus_problem(torch.float64)
     o, y = Oracles(ops, task["outer"], task["inner"]), task["y0"]
     keeper = Keeper(o, task["x0"], y, task["inner_data"], None, 100)
-    model, _, _ = keeper.renewed(preconditioner.start(o, y), task["x0"], y)
+    model, _, _ = keeper.renewed(curvature.start(o, y), task["x0"], y)
     model, off = keeper.judged(model, 1.0, found, True)
     assert off is goes
     assert bool(keeper.renewed(model, task["x0"], y)[1]) is goes
@@ -180,7 +180,7 @@ def squares_problem():
 def kept_model(o, x, y, rows, sample):
     """A model fresh from all rows, its price, and who keeps it."""
     keeper = Keeper(o, x, y, rows, sample, 100)
-    model = preconditioner.start(o, y)._replace(owed=keeper.price)
+    model = curvature.start(o, y)._replace(owed=keeper.price)
     model, _, price = keeper.renewed(model, x, y)
     return keeper, model, price
 
@@ -201,11 +201,53 @@ def test_between_two_hessians_on_all_rows_a_sample_says_how_penalties_changed():
     np.testing.assert_allclose(model.matrix, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_least_squares_make_their_hessian_on_all_rows_once(library):
+    """The next one is the sample's correction, as one product shows; not so in other losses."""
+    random = np.random.default_rng(4)
+    rows = random.standard_normal((400, 12)), np.sign(random.standard_normal(400))
+    x, found = np.linspace(-2, 2, 12), get(library)
+    exp, softplus = (torch.exp, torch.nn.functional.softplus)
+    if library == "jax":
+        import jax
+
+        exp, softplus = jax.numpy.exp, jax.nn.softplus
+    convert = torch.from_numpy if library == "torch" else found.asarray
+    asked: list[int] = []
+    with found.precision(x):
+        x, rows = convert(x), tuple(map(convert, rows))
+        sample, y = tuple(part[:40] for part in rows), 0 * x
+        for loss in (lambda z: (z - 1) ** 2, softplus):
+            inner = lambda x, y, batch, loss=loss: (
+                loss(batch[1] * (batch[0] @ y)).mean() + (exp(x) * y * y).sum()
+            )
+            o = Oracles(found, None, inner)
+            o.hessian = lambda x, y, rows, beside=None, o=o: (
+                asked.append(len(rows[1])), Oracles.hessian(o, x, y, rows, beside)
+            )[1]  # fmt: skip
+            keeper = Keeper(o, x, y, rows, sample, 100)
+            assert keeper.sample_price < keeper.price
+            model = curvature.start(o, y)
+            for at, fits in ((0, (1, 1)), (1, (1, 2)), (2, (1, 2))):
+                here = x - at, y + 0.3 * at
+                model, _, price = keeper.renewed(model._replace(owed=model.owed + 99), *here)
+                expected = np.linalg.inv(as_numpy(Oracles.hessian(o, *here, rows)))
+                np.testing.assert_allclose(as_numpy(model.matrix), expected, rtol=1e-9, atol=1e-12)
+                squares = loss is not softplus
+                assert model.fit == fits[not squares]
+                by_sample = squares and at > 0
+                assert price == round(1 + keeper.sample_price if by_sample else keeper.price)
+            if library == "torch":  # JAX traces what it does not take as well
+                assert asked.count(400) == (1 if squares else 3)
+            asked.clear()
+
+
 @pytest.mark.usefixtures("dear_hessian")
 def test_a_model_that_misjudges_is_corrected_first_and_made_anew_if_that_does_not_help():
     problem = squares_problem()
     _, x, y, *_ = problem
     keeper, model, _ = kept_model(*problem)
+    model = model._replace(fit=2)  # else a product would show that nothing is wrong
     for fresh, price in ((False, round(keeper.sample_price)), (True, 12)):
         judged, off = keeper.judged(model, 1.0, 10.0, fresh)
         assert off
@@ -230,8 +272,8 @@ def test_a_sample_whose_correction_misjudges_is_not_asked_again():
 def test_other_rows_make_a_model_that_of_a_sample():
     o, x, y, rows, sample = squares_problem()
     keeper = Keeper(o, x, y, rows, sample, 100)
-    model = preconditioner.start(o, y)._replace(owed=keeper.price)
-    model = preconditioner.on_new_rows(ops, keeper.renewed(model, x, y)[0])
+    model = curvature.start(o, y)._replace(owed=keeper.price)
+    model = curvature.on_new_rows(ops, keeper.renewed(model, x, y)[0])
     assert model.whole == 0
     assert not model.rest.any()
 
@@ -241,7 +283,7 @@ def test_a_model_is_not_made_before_products_have_cost_as_much():
     task = softplus_problem(torch.float64)
     o, y = Oracles(ops, task["outer"], task["inner"]), task["y0"]
     keeper = Keeper(o, task["x0"], y, task["inner_data"], None, 100)
-    model = preconditioner.start(o, y)
+    model = curvature.start(o, y)
     for spent in (5, 5, 6):
         model, renewed, _ = keeper.renewed(model, task["x0"], y)
         assert not renewed
@@ -314,7 +356,7 @@ def test_a_model_whose_step_was_refused_is_not_made_again_at_the_same_y(monkeypa
     o, y = Oracles(ops, None, inner), torch.tensor([3.0], dtype=torch.float64)
     rows = torch.ones(50, 1, dtype=torch.float64)
     keeper = Keeper(o, y, y, rows, None, 100)
-    solved = newton_cg.solve(o, y, y, rows, 1e-6, keeper, preconditioner.start(o, y))
+    solved = newton_cg.solve(o, y, y, rows, 1e-6, keeper, curvature.start(o, y))
     assert abs(solved.y.item()) < 1e-4
 
 

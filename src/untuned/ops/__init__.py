@@ -78,7 +78,7 @@ class Ops(Protocol):
         """`value` as a scalar of a run whose variables are like `like`."""
 
     def array(self, value: Scalar, like: Tree, /) -> Any:
-        """A scalar of a run as a 0-d array, which can be stacked."""
+        """A scalar of a run as a 0-d array, which can be stacked; or a vector of NumPy."""
 
     def number(self, array: Any, /) -> Scalar:
         """A 0-d array as a scalar of a run."""

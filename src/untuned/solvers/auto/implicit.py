@@ -49,8 +49,8 @@ from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.auto import direction, trials
 from untuned.solvers.base import CONVERGED, ENOUGH, GO_ON, STALLED, Info, size
-from untuned.solvers.numerics import lbfgs, preconditioner
-from untuned.solvers.numerics.preconditioner import Keeper, Model
+from untuned.solvers.numerics import curvature, lbfgs
+from untuned.solvers.numerics.curvature import Keeper, Model
 
 FAILURES = 2
 LITTLE = 0.01  # share of the whole decrease below which a step on a sample is the last
@@ -98,7 +98,7 @@ def init(o: Oracles, x: Tree, y: Tree) -> State:
         x=x, y=y, v=ops.zeros_like(y), value=zero, hypergrad=nothing, direction=nothing,
         slope=zero, memory=lbfgs.empty(ops, x),
         length=direction.FIRST_LENGTH * entries**0.5 * ops.where(rms > 0, rms, zero + 1),
-        model=preconditioner.start(o, y),
+        model=curvature.start(o, y),
         first_norm=zero, first_value=zero, earlier=zero,
         marks=((zero, zero_count), (zero, zero_count)),
         held_out=zero, gained=zero,
@@ -113,7 +113,7 @@ def on_new_rows(o: Oracles, state: State) -> State:
     """
     zero_count, memory = o.ops.counter(0), lbfgs.empty(o.ops, state.x)
     return state._replace(
-        memory=memory, model=preconditioner.on_new_rows(o.ops, state.model),
+        memory=memory, model=curvature.on_new_rows(o.ops, state.model),
         steps=zero_count, failures=zero_count, idle=zero_count,
         earlier=state.earlier + state.first_value - state.value,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from untuned.data.batches import Batch
 from untuned.ops import Ops, Scalar, Tree
 from untuned.problem.derivatives import Oracles, Outer
 from untuned.solvers.numerics import linear_system, newton_cg
-from untuned.solvers.numerics.preconditioner import Keeper
+from untuned.solvers.numerics.curvature import Keeper
 
 if TYPE_CHECKING:
     from untuned.solvers.auto.implicit import State

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from untuned.ops import Ops, Scalar, Tree
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.numerics import conjugate_gradient
-from untuned.solvers.numerics.preconditioner import Keeper, Model
+from untuned.solvers.numerics.curvature import Keeper, Model
 
 
 class Solved(NamedTuple):

@@ -21,7 +21,7 @@ from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.numerics import conjugate_gradient
 from untuned.solvers.numerics.conjugate_gradient import Map, Solution
-from untuned.solvers.numerics.preconditioner import Fixed, Keeper, Model
+from untuned.solvers.numerics.curvature import Fixed, Keeper, Model
 
 MOST_STEPS, MOST_HALVINGS = 20, 30
 FORCING = 0.03
