@@ -10,6 +10,7 @@ import numpy as np
 
 from untuned.estimators.cleaning import noise, pairs, pooling
 from untuned.estimators.cleaning.folds import Task
+from untuned.estimators.cleaning.labelled_rows import scarce
 from untuned.estimators.cleaning.pooling import Pool
 from untuned.run import minimize
 from untuned.run.result import Result
@@ -223,7 +224,8 @@ class First(NamedTuple):
         """Probabilities of true labels that the judge of this fold may learn from."""
         voices = []
         for opinion, calibration in zip(self.opinions, self.calibrations, strict=True):
-            honest = calibration.probabilities(pooling.voice(opinion[fold])[None])
+            said = opinion[fold].astype(np.float32)  # it may be in half precision
+            honest = calibration.probabilities(pooling.voice(said)[None])
             voices.append(pooling.voice(noise.without_noise(honest, self.settled.taken_out)))
         likelihood = hearing.likelihood(self.settled.transition)
         joint = self.settled.pool.probabilities(np.stack(voices)) * likelihood
@@ -253,4 +255,6 @@ def first_round(hearing: Hearing, opinions: list[np.ndarray]) -> First:
         return np.stack([pooling.voice(noise.without_noise(p, transition)) for p in honest])
 
     settled = hearing.settle(voices_given, guess, len(honest), FIRST_POOLINGS)
+    if scarce(task.X):
+        settled = settled._replace(probabilities=settled.probabilities.astype(np.float32))
     return First(opinions, calibrations, settled)
