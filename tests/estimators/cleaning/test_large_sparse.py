@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix, vstack
 from scipy.sparse import random as random_sparse
-from scipy.sparse import vstack
 
-from untuned.estimators.cleaning import labelled_rows, linear_judge, rounds
+from untuned.estimators import LabelCleaner
+from untuned.estimators.cleaning import folds, labelled_rows, linear_judge, rounds
 
 ROWS, AGAIN = 120, 4
 
@@ -47,7 +48,50 @@ def test_rows_that_weigh_nothing_are_as_good_as_left_out(monkeypatch):
     rng = np.random.default_rng(1)
     taught = rng.dirichlet(np.ones(3), len(task.label)).astype(np.float32)
     copied = judge._trained(task, train, lambda: taught)
-    monkeypatch.setattr(linear_judge, "LARGE", 10)
+    monkeypatch.setattr(labelled_rows, "LARGE", 10)
     assert judge._models(task, train, None)[0].rows.features.shape[0] == len(task.label)
     np.testing.assert_allclose(judge._trained(task, train, lambda: taught), copied, atol=2e-5)
     assert np.abs(copied).max() > 0.01
+
+
+def out_of_order(X):
+    """The same matrix, the columns of each row in another order."""
+    parts = [np.arange(*ends)[::-1] for ends in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+    order = np.concatenate(parts)
+    return csr_matrix((X.data[order], X.indices[order], X.indptr), shape=X.shape)
+
+
+def test_columns_out_of_order_are_not_copied_and_mean_the_same(monkeypatch):
+    rng = np.random.default_rng(0)
+    given = np.arange(240) % 3
+    X = random_sparse(240, 30, 0.2, format="csr", dtype=np.float32, random_state=0).tolil()
+    X[np.arange(240), given] = 2.0
+    X, given[:20] = X.tocsr(), rng.integers(0, 3, 20)
+    other = out_of_order(X)
+    assert not other.has_canonical_format
+    assert labelled_rows.in_float32(other).has_canonical_format
+    monkeypatch.setattr(labelled_rows, "LARGE", 10)
+    assert np.shares_memory(labelled_rows.in_float32(other).data, other.data)
+    one, two = (LabelCleaner("linear", random_state=0).fit(each, given) for each in (X, other))
+    np.testing.assert_allclose(two.quality_, one.quality_, atol=1e-3)
+    assert np.ptp(one.quality_) > 0.5
+
+
+def test_a_column_that_is_there_twice_in_a_row_is_summed(monkeypatch):
+    monkeypatch.setattr(labelled_rows, "LARGE", 1)
+    monkeypatch.setattr(labelled_rows, "BLOCK_ROWS", 2)
+    numbers, columns = np.float32([1, 2, 3, 4, 5, 6]), [1, 0, 1, 1, 0, 0]
+    X = csr_matrix((numbers, columns, [0, 2, 3, 4, 6]), shape=(4, 2))
+    found = labelled_rows.in_float32(X)
+    assert found.toarray().tolist() == [[2, 1], [0, 3], [0, 4], [11, 0]]
+    assert (found.nnz, X.nnz) == (5, 6)
+
+
+def test_opinions_in_half_precision_are_those_in_full(monkeypatch):
+    _, _, task = merged_task()
+    said = np.random.default_rng(0).dirichlet(np.ones(3) / 3, len(task.label))
+    full = folds.second_hand(task, lambda train, rows: said[rows])
+    monkeypatch.setattr(labelled_rows, "LARGE", 10)
+    half = folds.second_hand(task, lambda train, rows: said[rows])
+    assert (full.dtype, half.dtype) == (np.float32, np.float16)
+    np.testing.assert_allclose(half, full, rtol=2e-3, atol=1e-7)

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from untuned.estimators.cleaning.labelled_rows import scarce
+
 FEWEST, MOST = 4, 8
 FEW_ROWS = 2000  # below, a fit may take some seconds, and judges miss every row they do not see
 # Of all trainings beyond those of the fewest folds, each about as long as so many numbers take to
@@ -80,7 +82,9 @@ def second_hand(task: Task, judged: Callable[[np.ndarray, np.ndarray], np.ndarra
     a judge that has seen neither fold b nor the fold of i; where these are the same, it is the
     mean over all b.
     """
-    found = np.zeros((task.folds, len(task.label), task.classes), np.float32)
+    shape = task.folds, len(task.label), task.classes
+    # Half precision is far finer than what a judge knows.
+    found = np.zeros(shape, np.float16 if scarce(task.X) else np.float32)
     for a, b in task.pairs():
         left = (task.fold != a) & (task.fold != b)
         rows = np.flatnonzero(~left)
@@ -93,5 +97,5 @@ def second_hand(task: Task, judged: Callable[[np.ndarray, np.ndarray], np.ndarra
                 found[other, rows[here]] = said[here]
     if task.folds > 2:
         at = np.arange(len(task.label))
-        found[task.fold, at] = found.sum(axis=0) / (task.folds - 1)
+        found[task.fold, at] = found.sum(axis=0, dtype=np.float32) / (task.folds - 1)
     return found

@@ -10,6 +10,7 @@ import numpy as np
 
 from untuned.estimators.cleaning import noise, pairs, pooling
 from untuned.estimators.cleaning.folds import Task
+from untuned.estimators.cleaning.labelled_rows import scarce
 from untuned.estimators.cleaning.pooling import Pool
 from untuned.run import minimize
 from untuned.run.result import Result
@@ -30,6 +31,7 @@ class Settled(NamedTuple):
     probabilities: np.ndarray  # of true labels
     apart: np.ndarray | None = None  # how far classes are told apart, as `_apart` says
     pairs: np.ndarray | None = None  # True for pairs of classes with noise of their own
+    alike: bool = False  # whether as many labels go from every class to every other
 
 
 class Hearing:
@@ -72,7 +74,7 @@ class Hearing:
     ) -> Settled:  # fmt: skip
         """The pool and the noise that go together; `before` is what was settled the last time.
 
-        Noise of few pairs of classes is tried as well.
+        Noise of few pairs of classes is tried as well, and noise that is the same for all of them.
         """
         start = self._pooled(voices_given, transition, np.full(judges, 1 / judges))
         if before is not None:
@@ -81,7 +83,9 @@ class Hearing:
         if self.task.classes == 2:  # all noise is of pairs
             return found
         other = self._settled(voices_given, start, rounds, of_pairs=True)
-        return other if self._of_pairs_indeed(found, other) else found
+        if self._of_pairs_indeed(found, other):
+            return other
+        return self._simplest(voices_given, found)
 
     def _settled(
         self, voices_given: Voices, found: Settled, rounds: int,
@@ -97,6 +101,7 @@ class Hearing:
         """
         apart = None if before is None else before.apart
         of_pairs = of_pairs or (before is not None and before.pairs is not None)
+        alike = before is not None and before.alike
         kept, transition = None, found.transition
         for number in range(rounds):
             most = self._ceiling(found)
@@ -108,6 +113,8 @@ class Hearing:
                 limits = np.minimum(limits, most.overall + noise.one_sided(likely, rows, apart))
             if of_pairs:
                 new, kept = self._of_pairs(found.probabilities, likely, limits)
+            elif alike:
+                new = noise.uniform(min(self._rate(likely), most.overall), self.task.classes)
             else:
                 new = noise.without_overlap(likely, found.probabilities, self.task.weight)
                 new = noise.limited(new, limits)
@@ -116,7 +123,7 @@ class Hearing:
                 break
             found = self._pooled(voices_given, transition, found.pool)
         assert apart is not None  # as there are two rounds at least
-        found = found._replace(transition=transition, apart=apart, pairs=kept)
+        found = found._replace(transition=transition, apart=apart, pairs=kept, alike=alike)
         return self._noisiest(voices_given, found, most.overall)
 
     def _ceiling(self, found: Settled) -> noise.Ceiling:
@@ -186,8 +193,7 @@ class Hearing:
 
         Few rows do not tell hesitant judges of right labels from sure judges of noisy ones.
         """
-        task, noisy = self.task, self.noisy
-        least = noise.rate(found.transition, task.label[noisy], task.weight[noisy])
+        task, least = self.task, self._rate(found.transition)
         if least >= most - STILL / 2 and least >= most / 2:  # a rate may be small, and yet not zero
             return found
         likely = self._likelihood_of(found)
@@ -200,8 +206,25 @@ class Hearing:
                 transition = noise.uniform(aim, task.classes)
             other = self._pooled(voices_given, transition, found.pool)
             if self._likelihood_of(other) > likely - ABOUT_AS_LIKELY:
-                return other._replace(apart=found.apart, pairs=found.pairs)
+                return other._replace(apart=found.apart, pairs=found.pairs, alike=found.alike)
         return found
+
+    def _simplest(self, voices_given: Voices, found: Settled) -> Settled:
+        """The same noise in all classes, if that is about as likely as what was found.
+
+        Entries of a matrix also make up for what judges are wrong about, so they must be worth
+        something. At the same rate: a lower one is as likely for any noise, where judges know it.
+        """
+        same = noise.uniform(self._rate(found.transition), self.task.classes)
+        alike = self._pooled(voices_given, same, found.pool)
+        if self._likelihood_of(alike) <= self._likelihood_of(found) - ABOUT_AS_LIKELY:
+            return found
+        return alike._replace(apart=found.apart, alike=True)
+
+    def _rate(self, transition: np.ndarray) -> float:
+        """The share of noisy rows' labels that such noise makes wrong."""
+        task, noisy = self.task, self.noisy
+        return noise.rate(transition, task.label[noisy], task.weight[noisy])
 
     def _likelihood_of(self, found: Settled) -> float:
         return float(self.task.weight @ self._likelihoods(found))
@@ -223,7 +246,8 @@ class First(NamedTuple):
         """Probabilities of true labels that the judge of this fold may learn from."""
         voices = []
         for opinion, calibration in zip(self.opinions, self.calibrations, strict=True):
-            honest = calibration.probabilities(pooling.voice(opinion[fold])[None])
+            said = opinion[fold].astype(np.float32)  # it may be in half precision
+            honest = calibration.probabilities(pooling.voice(said)[None])
             voices.append(pooling.voice(noise.without_noise(honest, self.settled.taken_out)))
         likelihood = hearing.likelihood(self.settled.transition)
         joint = self.settled.pool.probabilities(np.stack(voices)) * likelihood
@@ -253,4 +277,6 @@ def first_round(hearing: Hearing, opinions: list[np.ndarray]) -> First:
         return np.stack([pooling.voice(noise.without_noise(p, transition)) for p in honest])
 
     settled = hearing.settle(voices_given, guess, len(honest), FIRST_POOLINGS)
+    if scarce(task.X):
+        settled = settled._replace(probabilities=settled.probabilities.astype(np.float32))
     return First(opinions, calibrations, settled)

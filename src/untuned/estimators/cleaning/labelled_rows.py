@@ -12,7 +12,7 @@ from untuned.util import limits
 from untuned.util.wording import brief
 
 BLOCK_ROWS = 4096  # of what is done in blocks, to save memory
-LARGE = 2**18  # entries of sparse rows, beyond which no copy of most of them is made
+LARGE = 2**18  # entries of sparse rows
 FEW_AGAIN = 0.9  # share of rows that differ, above which the others are no burden
 
 
@@ -25,12 +25,21 @@ class Table(NamedTuple):
     trusted: np.ndarray
 
 
+def scarce(X: Any) -> bool:
+    """Whether memory may be: then most rows are never copied, and opinions take half of it."""
+    return issparse(X) and X.nnz > LARGE
+
+
 def in_float32(X: Any) -> Any:
-    """X in the precision all judges work in; a sparse matrix in one form for equal content."""
+    """X in the precision all judges work in; a sparse matrix in one form for equal content.
+
+    Where memory may be scarce, columns stay in the order in which they came.
+    """
     if not issparse(X):
         return np.asarray(X, np.float32)
     X = csr_matrix(X, dtype=np.float32)
-    if not X.has_canonical_format or not X.data.all():
+    as_good = X.has_canonical_format or (scarce(X) and not _repeats(X))
+    if not as_good or not X.data.all():
         X = X.copy()  # it may be the user's own
         X.sum_duplicates()
         X.eliminate_zeros()
@@ -38,6 +47,17 @@ def in_float32(X: Any) -> Any:
         places = X.indices.astype(np.int32), X.indptr.astype(np.int32)
         X = csr_matrix((X.data, *places), shape=X.shape)
     return X
+
+
+def _repeats(X: csr_matrix) -> bool:
+    """Whether a row has a column twice."""
+    for start in range(0, X.shape[0], BLOCK_ROWS):
+        ends = X.indptr[start : start + BLOCK_ROWS + 1].astype(np.int64)
+        row = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+        places = row * X.shape[1] + X.indices[ends[0] : ends[-1]]
+        if len(np.unique(places)) < len(places):
+            return True
+    return False
 
 
 def below(X: Any, trusted: Any) -> Any:
@@ -77,8 +97,7 @@ def merge(table: Table) -> Merged:
     place[used] = number
     first = used[order[starts]]
     weight = np.bincount(number, table.weight[used])
-    scarce = issparse(table.X) and table.X.nnz > LARGE
-    if scarce and len(used) == len(place) and len(first) > FEW_AGAIN * len(place):
+    if scarce(table.X) and len(used) == len(place) and len(first) > FEW_AGAIN * len(place):
         here, spread = np.arange(len(place)), np.zeros(len(place))
         spread[first] = weight
         return Merged(here, spread, group, here, order)

@@ -21,7 +21,7 @@ from untuned.closed_form.losses import softmax
 from untuned.estimators.cleaning import noise, problem, whitening
 from untuned.estimators.cleaning.folds import Task, second_hand
 from untuned.estimators.cleaning.judges import Targets
-from untuned.estimators.cleaning.labelled_rows import LARGE
+from untuned.estimators.cleaning.labelled_rows import scarce
 from untuned.estimators.cleaning.problem import Inner, Models, Outer, Rows
 from untuned.run import minimize
 from untuned.run.result import Result
@@ -177,7 +177,7 @@ class LinearJudge:
         """
         sparse, every = issparse(self.features), len(task.label)
         some, weight = train, task.weight[train]
-        if sparse and self.features.nnz > LARGE and 2 * len(train) > every:
+        if scarce(task.X) and 2 * len(train) > every:
             # A copy of most rows would take more memory than to weigh the others by nothing.
             some, weight = np.arange(every), np.zeros(every)
             weight[train] = task.weight[train]
@@ -242,7 +242,7 @@ def _occurring(features: csr_matrix) -> tuple[np.ndarray, csr_matrix]:
     many and the others few, all columns and no copy."""
     occurs = np.bincount(features.indices, minlength=features.shape[1]) > 0
     columns = np.flatnonzero(occurs)
-    if features.nnz > LARGE and len(columns) > WORTH * len(occurs):
+    if scarce(features) and len(columns) > WORTH * len(occurs):
         return np.arange(len(occurs)), features
     place = (np.cumsum(occurs) - 1).astype(features.indices.dtype)
     parts = features.data, place[features.indices], features.indptr
