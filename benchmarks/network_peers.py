@@ -5,6 +5,7 @@ python benchmarks/networks.py --part betty|torchopt|jaxopt --peer /path/to/pytho
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -17,14 +18,17 @@ HERE = Path(__file__).parent
 
 
 def betty(python: str, seeds: list[int]) -> None:
-    """Wrong labels of MNIST, Adam on both levels."""
-    from wrong_labels import task
+    """Wrong labels and a long tail of MNIST, Adam on both levels."""
+    import imbalance
+    import wrong_labels
 
-    for seed in seeds:
-        given = _arrays(task("mnist", seed))
+    tasks = (("mnist", 15), ("mnist-40", 15), ("mnist-next", 10), ("tail-100", 10))
+    for (name, epochs), seed in itertools.product(tasks, seeds):
+        print(f"\n{name}, {epochs} epochs\n", flush=True)
+        given = _arrays((wrong_labels if name.startswith("mnist") else imbalance).task(name, seed))
 
-        def one(file: str, rate: str, seed: int = seed) -> None:
-            _run(python, "betty_peer.py", file, rate, seed)
+        def one(file: str, rate: str, seed: int = seed, epochs: int = epochs) -> None:
+            _run(python, "betty_peer.py", file, rate, seed, epochs)
 
         _each(given, one)
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 from torch.nn.functional import cross_entropy, mse_loss
+from torch.utils.checkpoint import checkpoint
 
 import untuned
 from untuned.networks import products
@@ -345,6 +346,29 @@ def test_parameters_may_be_frozen_and_losses_not_finite():
     assert torch.equal(reweighter.weights, before)
 
 
+def test_frozen_parameters_may_be_trained_later():
+    """As whoever thaws a network layer by layer does, also from a state with fewer of them."""
+    model = network()
+    model[0].requires_grad_(False)
+    reweighter = untuned.Reweighter(model, rows=ROWS, every=1)
+    train(model, reweighter, 6)
+    model[0].requires_grad_(True)
+    resumed = untuned.Reweighter(model, rows=ROWS, every=1)
+    resumed.load_state_dict(reweighter.state_dict())
+    fresh = untuned.Reweighter(model, rows=ROWS, every=1)
+    fresh.load_state_dict(reweighter.state_dict())
+    fresh._directions = []  # what a thawed layer does: the averages begin anew
+    ends = []
+    for each in (reweighter, resumed, fresh):
+        again = network()
+        again.load_state_dict(model.state_dict())
+        each._model = again
+        train(again, each, 6, start=6)
+        ends.append(each.weights)
+    assert torch.equal(ends[0], ends[1])
+    assert torch.equal(ends[0], ends[2])
+
+
 @pytest.mark.process
 def test_two_processes_have_the_same_weights(tmp_path):
     """And those of one process that sees the batches of both."""
@@ -405,6 +429,16 @@ def test_what_cannot_be_used_is_said_in_one_sentence():
         with pytest.raises(ValueError, match="or a pair of them, each for a half"):
             reweighter(losses(), index, wrong)
     every = untuned.Reweighter(model, rows=4, every=1)
+    with pytest.raises(ValueError, match="The losses carry no graph"):
+        every(losses().detach(), index, trusted)
+    used = losses()
+    used.mean().backward()
+    with pytest.raises(ValueError, match="call the reweighter first, then backward"):
+        every(used, index, trusted)
+    given = features[:4].clone().requires_grad_()
+    hidden = checkpoint(model, given, use_reentrant=True)
+    with pytest.raises(ValueError, match="need use_reentrant=False"):
+        every(cross_entropy(hidden, labels[:4], reduction="none"), index, trusted)
     with pytest.raises(ValueError, match="expected one number"):
         every(losses(), index, losses)
     with pytest.raises(ValueError, match="does not depend on the model"):

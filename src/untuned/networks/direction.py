@@ -59,9 +59,11 @@ class Direction:
         return {"mean": dict(self.mean), "squares": dict(self.squares)} | counts
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        # The parameters of the state, which need not be those that are trained now.
+        device = next(iter(self.mean.values())).device
         for kept, given in ((self.mean, state["mean"]), (self.squares, state["squares"])):
-            for name, part in kept.items():
-                part.copy_(given[name])
+            kept.clear()
+            kept.update((name, part.to(device, copy=True)) for name, part in given.items())
         self.seen, self.batches = int(state["seen"]), float(state["batches"])
 
 

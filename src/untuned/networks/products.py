@@ -32,14 +32,33 @@ class Pullback:
 
     def __init__(self, losses: torch.Tensor, weights: torch.Tensor, parameters: Tensors):
         self.weights = weights.detach().to(losses.dtype).requires_grad_()
+        if not losses.requires_grad:
+            raise ValueError(
+                "The losses carry no graph; expected them as the model gave them, so compute them "
+                "outside of torch.no_grad() and do not detach them."
+            )
         try:
             found = torch.autograd.grad(
                 losses, list(parameters.values()), self.weights,
-                create_graph=True, allow_unused=True, materialize_grads=True,
+                create_graph=True, allow_unused=True,
             )  # fmt: skip
         except RuntimeError as error:
+            if "second time" in str(error):
+                raise ValueError(
+                    "The graph of the losses is gone, as after losses.backward(); call the "
+                    "reweighter first, then backward() on the weighted losses."
+                ) from error
             raise _no_second(error) from error
-        self._graph = dict(zip(parameters, found, strict=True))
+        if all(part is None for part in found):
+            raise ValueError(
+                "The losses do not depend on the parameters of the model that the Reweighter was "
+                "given; expected losses of that model. (Checkpointed layers need "
+                "use_reentrant=False: the other kind shows no parameters.)"
+            )
+        self._graph = {
+            name: torch.zeros_like(own) if part is None else part
+            for (name, own), part in zip(parameters.items(), found, strict=True)
+        }
         self.gradient = {name: part.detach() for name, part in self._graph.items()}
 
     def along(self, v: Tensors) -> torch.Tensor:

@@ -219,9 +219,16 @@ class Reweighter:
             form.move(key, products / size, half)
 
     def _direction(self, half: int) -> Direction:
-        """v of a half of the trusted rows; that of the second is made when it is first needed."""
+        """v of a half of the trusted rows; that of the second is made when it is first needed.
+
+        A direction begins anew where a parameter is trained that was frozen before: its squares
+        would be those of a few batches in a mean over a thousand, and it would rule v.
+        """
+        parameters = self._parameters()
         while len(self._directions) <= half:
-            self._directions.append(Direction(self._parameters()))
+            self._directions.append(Direction(parameters))
+        if not parameters.keys() <= self._directions[half].mean.keys():
+            self._directions[half] = Direction(parameters)
         return self._directions[half]
 
     def _parameters(self) -> Tensors:
