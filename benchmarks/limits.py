@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--method", action="append", choices=untuned.solvers.names())
     parser.add_argument("--seconds", type=float, default=1.0, help="the limit")
     options = parser.parse_args()
-    time.perf_counter = Naps.clock  # type: ignore[assignment]
+    time.perf_counter = Naps.clock
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     print("| method | library | ends with | beyond the limit | in calls of g | Ctrl-C ends with "
           "| calls of g after it | kept |")  # fmt: skip
