@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -237,3 +238,9 @@ def test_variables_without_numbers():
     nothing = torch.zeros(2, device="meta")
     with refused("x0 is on torch's device meta, which holds no numbers; "):
         minimize("torch", x0=nothing, y0=nothing)
+
+
+@both_variables
+def test_variables_of_a_class_of_ones_own(name):
+    with refused(f"{name} is a SimpleNamespace; expected an array, or a dict, tuple or list of"):
+        minimize("numpy", **{name: SimpleNamespace(weights=np.zeros(2))})

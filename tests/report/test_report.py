@@ -18,7 +18,7 @@ from pages import find, job, opened
 from untuned.commands.clean import clean
 from untuned.commands.coreset import coreset
 from untuned.commands.regularize import regularize
-from untuned.report import pictures, run_page
+from untuned.report import drawings, pictures, run_page
 from untuned.report.grid import grid
 
 EVIL = "<script>alert(1)</script>"
@@ -197,3 +197,15 @@ def test_nothing_sticks_out_sideways(runs, browser, command, width):
     while max(browser.execute_script(cut_off)) > 1 and time.monotonic() < until:
         time.sleep(0.05)
     assert max(browser.execute_script(cut_off)) <= 1
+
+
+def test_what_is_counted_has_whole_numbers_beside_it():
+    """Two and a half rows, or steps, are nobody's."""
+    rows = drawings.histogram([0.1] * 9 + [0.7], "Weights", "weight", 0, 1)
+    assert re.findall(r">([\d.]+)</text>", rows)[:2] == ["0", "5"]
+    names = [name for lines in drawings.PANELS.values() for name in lines]
+    history = pd.DataFrame(
+        {"step": [1, 2, 3], "outer": [3.0, 2.0, 1.5]} | dict.fromkeys(names, 1.0)
+    )
+    steps = drawings.convergence(history).partition("</svg>")[0]
+    assert re.findall(r">([\d.]+)</text>", steps)[-3:] == ["1", "2", "3"]

@@ -53,3 +53,9 @@ def test_a_method_that_is_at_rest_says_why():
 def test_one_step_is_no_steps():
     run = untuned.minimize(f, g, np.zeros(2), np.zeros(2), callback=lambda seen: True)
     assert run.message.startswith("The callback stopped the run after 1 step: ")
+
+
+def test_a_g_that_is_not_finite_is_not_called_flat():
+    run = untuned.minimize(f, lambda x, y: g(x, y) * np.nan, np.zeros(2), np.zeros(2))
+    assert run.message.startswith("Diverged at step 1: the gradient of g in y became nan.")
+    assert "flat" not in run.message

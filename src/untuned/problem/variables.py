@@ -69,6 +69,11 @@ def common_dtype(ops: Ops, x0: Tree, y0: Tree, x_name: str = "x0") -> str:
                     )
                 continue
             dtype = dtype_of(ops, leaf)
+            if dtype == "object" and not hasattr(leaf, "dtype"):
+                raise ValueError(
+                    f"{place} is a {type(leaf).__name__}; expected an array, or a dict, tuple or "
+                    "list of arrays, so convert it."
+                )
             if dtype not in FLOATS:
                 raise ValueError(
                     f"{place} has dtype {dtype}; expected float32 or float64, so convert it, "

@@ -47,7 +47,10 @@ def side_by_side(*drawings: str) -> str:
 def histogram(values: Any, title: str, axis: str, low: float, high: float) -> str:
     """How often each value occurs."""
     counts, edges = np.histogram(np.asarray(values, float), bins=40, range=(low, high))
-    across, up = _linear(float(edges[0]), float(edges[-1])), _linear(0, max(1, counts.max()))
+    across, up = (
+        _linear(float(edges[0]), float(edges[-1])),
+        _linear(0, max(1, counts.max()), whole=True),
+    )
     shares, heights = across.share(edges), up.share(counts)
     bars = "".join(
         f'<rect x="{_x(left):.1f}" y="{_y(height):.1f}" width="{_x(right) - _x(left):.1f}" '
@@ -83,7 +86,7 @@ def _lines(
     if not len(shown):
         return _drawing(title, "step", _linear(0, 1), _linear(0, 1), "")
     make = _logarithmic if is_log else _linear
-    across, up = _linear(x.min(), x.max()), make(shown.min(), shown.max())
+    across, up = _linear(x.min(), x.max(), whole=True), make(shown.min(), shown.max())
     body, place = "", LEFT
     for name, (_, colour) in lines.items():
         at = np.flatnonzero(usable[name])
@@ -132,13 +135,16 @@ def _placed(scale: _Scale) -> list[tuple[float, str]]:
     return [(float(scale.share(10**v if scale.is_log else v)), words) for v, words in scale.ticks]
 
 
-def _linear(low: float, high: float) -> _Scale:
+def _linear(low: float, high: float, whole: bool = False) -> _Scale:
+    """Ticks at round numbers; at whole ones where rows or steps are counted."""
     low, high = float(low), float(high)
     if not high > low:
         low, high = low - 0.5, low + 0.5
     rough = (high - low) / 4
     power = 10.0 ** floor(log10(rough))
-    step = next(each * power for each in (1, 2, 2.5, 5, 10) if each * power >= 0.999 * rough)
+    round_ones = (1, 2, 5, 10) if whole else (1, 2, 2.5, 5, 10)
+    step = next(each * power for each in round_ones if each * power >= 0.999 * rough)
+    step = max(1.0, step) if whole else step
     first = ceil(low / step - 1e-9)
     ticks = [each * step for each in range(first, floor(high / step + 1e-9) + 1)]
     return _Scale(low, high, [(tick, f"{tick:,.10g}"[:9]) for tick in ticks])

@@ -14,10 +14,12 @@ def sentence(
 ) -> str:  # fmt: skip
     """The message of a status, from the last record and the limits the user set."""
     text = _what_happened(status, record, first_norm, limits, dtype, solver)
-    if record["indefinite"]:
+    # What is not finite has no curvature either, which says nothing of g.
+    indefinite = record["indefinite"] - (status == "diverged")
+    if indefinite > 0:
         text += (
-            f" In {record['indefinite']} of {_steps(record['step'])} g was flat or not convex in y "
-            "in some directions, which were left out of v; untuned.check_problem says more."
+            f" In {indefinite} of {_steps(record['step'])} g was flat or not convex in y in some "
+            "directions, which were left out of v; untuned.check_problem says more."
         )
     return f"{text} {solver.remark}".rstrip()
 
