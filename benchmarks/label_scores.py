@@ -51,8 +51,8 @@ def timed(judge: Callable[[], tuple[np.ndarray, np.ndarray, float]]) -> Judged:
 
 def found(wrong: np.ndarray, said: Judged) -> Found:
     """Scores on the rows as they are."""
-    (scores,) = scored(wrong, said, np.ones((1, len(wrong))))
-    return Found(*map(float, scores), said.rate, said.seconds)
+    auroc, ap, f1 = scored(wrong, said, np.ones((1, len(wrong))))[0].tolist()
+    return Found(auroc, ap, f1, said.rate, said.seconds)
 
 
 def standard_errors(wrong: np.ndarray, one: Judged, other: Judged) -> list[float]:
