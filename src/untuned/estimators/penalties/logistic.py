@@ -102,9 +102,8 @@ class BilevelLogisticRegression(ClassifierMixin, WithNorm):
         encoder = LabelEncoder().fit(y)
         codes, self.classes_ = encoder.transform(y), encoder.classes_
         if len(self.classes_) < 2:
-            raise ValueError(
-                f"y holds one class only, {self.classes_[0]!r}; expected labels of at least two."
-            )
+            only = self.classes_.tolist()[0]  # and not NumPy's name for it
+            raise ValueError(f"y holds one class only, {only!r}; expected labels of at least two.")
         binary = len(self.classes_) == 2
         if binary:
             target, names = (2.0 * codes - 1)[:, None], self.classes_[1:]
