@@ -72,13 +72,16 @@ def test_solves_from_far_away(far):
     np.testing.assert_allclose(found, fresh, rtol=1e-5, atol=1e-6)
 
 
-def test_steps_find_the_same(monkeypatch):
-    """Where kernels are too large, `minimize` solves the same problem in steps."""
+@pytest.mark.parametrize("penalty", ["feature", "all"])
+def test_steps_find_the_same(penalty, monkeypatch):
+    """Where kernels are too large, the same problem is solved in steps."""
     random = np.random.default_rng(1)
     X = random.normal(size=(150, 200))
     y = (X[:, :2] @ [3.0, -3.0] + random.logistic(size=150) > 0).astype(int)
-    kernel = BilevelLogisticRegression(random_state=0).fit(X, y)
-    assert kernel.regularization_.max() > kernel.regularization_.min()
+    kernel = BilevelLogisticRegression(penalty=penalty, random_state=0).fit(X, y)
+    assert (np.ptp(kernel.regularization_) > 0) == (penalty == "feature")
     monkeypatch.setattr(kernel_newton, "applies", lambda *_: False)
-    steps = BilevelLogisticRegression(random_state=0).fit(X, y)
+    steps = BilevelLogisticRegression(penalty=penalty, random_state=0).fit(X, y)
     assert kernel.predict_proba(X) == pytest.approx(steps.predict_proba(X), abs=0.1)
+    if penalty == "all":
+        assert kernel.regularization_ == pytest.approx(steps.regularization_, rel=0.1)

@@ -108,7 +108,7 @@ def search(
         at = Stage(np.r_[found.x, np.zeros(groups)], found.coef, found.intercept, found.result)
         trail.found.append(_strengths(bend, at.x))
     elif group.size > MOST_INVERTED:
-        at = _by_strides(rows, plans.one, groups, scales(), trail, limit, near)
+        at = _by_strides(rows, plans.one, groups, scales, trail, limit, near)
     else:
         alone = partial(run, max_seconds=limit.left())
         at = _one(rows.divided(), plans.one, group, groups, scales, trail, alone)
@@ -133,7 +133,8 @@ def better_units(
     bottoms = []
     for make_rows in candidates:
         rows = make_rows()
-        bottoms.append(strides.descend(rows, plan, scaling.make(*rows), limit, Trail()).bottom())
+        scales = partial(scaling.make, *rows)
+        bottoms.append(strides.descend(rows, plan, scales, limit, Trail()).bottom())
     best = int(np.argmin([min(each.losses) for each in bottoms]))
     if best < len(candidates) - 1:
         rows = candidates[best]()
@@ -141,7 +142,7 @@ def better_units(
 
 
 def _by_strides(
-    rows: Rows, plan: RowRoles, groups: int, scales: scaling.Scaling, trail: Trail, limit: Limit,
+    rows: Rows, plan: RowRoles, groups: int, scales: Scales, trail: Trail, limit: Limit,
     near: float | None,
 ) -> Stage:  # fmt: skip
     """One strength of many coefficients."""
@@ -157,7 +158,7 @@ def _by_strides(
     )
     status: Any = "max_seconds" if late else "converged"
     result = outcome.result(x[None, :1], coef, bottom.losses, limit.taken(), message, status)
-    return Stage(x, coef, intercept, result, None if len(scales.basis) else bottom.passes)
+    return Stage(x, coef, intercept, result, None if walk.is_cheap else bottom.passes)
 
 
 def _one(
