@@ -23,6 +23,10 @@ from scipy.linalg import lapack
 from untuned.estimators.penalties.objectives.closed import MOST_ENTRIES, Closed, Fit
 from untuned.estimators.penalties.objectives.objective import Models
 
+# Where this is the quicker way, by measurement (docs/lab/penalties.md): above so many rows their
+# products cost more than the conjugate gradients that they spare, and above so many features those
+# do without eigenvectors.
+MOST_ROWS, MOST_FEATURES = 256, 1024
 EXACT = 1e-14  # of g: what is left to gain, so that outputs are known to half of the digits
 SLOW = 0.01  # of what was left to gain is left after a step: time for a new factor
 MOST_STEPS, MOST_HALVINGS = 100, 30
@@ -35,7 +39,8 @@ def applies(loss: str, X: np.ndarray, models: int, columns: int) -> bool:
     return (
         loss != "squared"
         and columns == 1
-        and rows < features
+        and rows < features <= MOST_FEATURES
+        and rows <= MOST_ROWS
         and not sparse.issparse(X)
         and models * rows**2 <= MOST_ENTRIES
     )
