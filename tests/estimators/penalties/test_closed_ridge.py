@@ -9,7 +9,8 @@ from untuned.estimators import BilevelRidge
 from untuned.estimators.penalties import folds
 from untuned.estimators.penalties import standardisation as tables
 from untuned.estimators.penalties.objectives import closed_ridge, scaling
-from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge, Nothing
+from untuned.estimators.penalties.objectives.closed import Nothing
+from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
 from untuned.estimators.penalties.objectives.objective import Outer
 from untuned.estimators.penalties.selection import fitting, judging
 from untuned.estimators.penalties.selection.judging import Rows

@@ -6,17 +6,10 @@ Of a model with training rows of weights W, strengths S = diag(s) and an interce
     p > n:   w = S^-1 X^t a,  (K + W^-1) a + b 1 = t,  1^t a = 0,  K = X S^-1 X^t
 
 so a solve costs a factor of the smaller matrix; K is made once for all models with the same s. The
-derivative needs one more solve with the same factor: if q is a gradient in w and b, and v solves
-the same system for it, then d<q, (w, b)>/ds_j = -v_j w_j.
-
-So f(x, y*(x)) is known as it stands, with its gradient, and nothing is left to solve for:
-`minimize` gets it as f, and `Nothing` as g.
+derivative needs one more solve with the same factor.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -24,21 +17,8 @@ from scipy.linalg import lapack
 
 from untuned.closed_form import stacked
 from untuned.estimators.penalties.folds import alike
+from untuned.estimators.penalties.objectives.closed import MOST_ENTRIES, Closed, Fit
 from untuned.estimators.penalties.objectives.objective import Models
-
-MOST_ENTRIES = 2**23  # of all factors: 64 MB
-
-Fit = tuple[np.ndarray, np.ndarray, Callable]  # w, b, and from a gradient in outputs to v
-
-
-class Point(NamedTuple):
-    """Strengths, and the models with them; `fit` holds until another point is looked at."""
-
-    x: np.ndarray
-    s: np.ndarray  # (features, vectors, columns)
-    slope: np.ndarray  # of their logarithms in what x gives, (vectors, groups)
-    fit: Fit
-    z: np.ndarray  # outputs, (models, columns, rows)
 
 
 def applies(loss: str, X: np.ndarray, models: int) -> bool:
@@ -48,22 +28,17 @@ def applies(loss: str, X: np.ndarray, models: int) -> bool:
     )
 
 
-class ClosedRidge:
-    """f of the models of a plan, which solve their own g."""
+class ClosedRidge(Closed):
+    """Models of squared errors."""
 
     def __init__(self, models: Models):
-        self.models, shares = models, models.shares
-        self.X, self.t = models.table.X.astype(np.float64, copy=False), models.target.T
-        self.owner = shares.mix.argmax(axis=1)  # the vector of each model
-        self.weight = models.train[:, 0] * shares.total[:, None]  # (models, rows)
-        self.rows = [np.flatnonzero(each) for each in self.weight]
-        self.choosing = np.flatnonzero(models.valid.any(axis=(1, 2)))  # others only judge
+        super().__init__(models)
+        shares = models.shares
         # Columns with the same strengths need one factor.
         same = bool((shares.group == shares.group[:, :1]).all())
         columns = range(self.t.shape[1])
         self.parts = [slice(None)] if same else [slice(c, c + 1) for c in columns]
         self.wide = min(len(rows) for rows in self.rows) < self.X.shape[1]
-        self._last: Point | None = None
         if not self.wide:
             self.mean = self.weight @ self.X / shares.total[:, None]
             self.mean_target = self.weight @ self.t / shares.total[:, None]
@@ -77,49 +52,6 @@ class ClosedRidge:
             self._root, self._kernel = np.empty(self.X.shape), np.empty([len(self.X)] * 2)
         sizes = [len(rows) if self.wide else self.X.shape[1] for rows in self.rows]
         self._room = [[np.empty((size, size)) for size in sizes] for _ in self.parts]
-
-    def at(self, x: np.ndarray) -> Point:
-        """All that is known at x; the last one is kept, as judges ask for it too."""
-        last, shares = self._last, self.models.shares
-        if last is None or not np.array_equal(x, last.x):
-            logarithms, slope = shares.bend(x[:, :1] + shares.free * x[:, 1:])
-            s = np.moveaxis(np.exp(logarithms)[:, shares.group], 0, 1)
-            w, b, adjoint = self.fit(s)
-            z = stacked.outputs(self.X, w, b)
-            last = self._last = Point(x.copy(), s, slope, (w, b, adjoint), z)
-        return last
-
-    def _pull(self, at: Point, in_s: np.ndarray) -> np.ndarray:
-        """In x, from gradients in the strengths of each model, (features, models, columns)."""
-        shares, (vectors, groups) = self.models.shares, at.slope.shape
-        of_vector = np.tensordot(shares.mix, in_s, axes=(0, 1)) * np.moveaxis(at.s, 1, 0)
-        place = groups * np.arange(vectors)[:, None, None] + shares.group
-        sums = np.bincount(place.ravel(), of_vector.ravel(), vectors * groups)
-        own = sums.reshape(vectors, groups) * at.slope
-        return np.hstack([own.sum(axis=1, keepdims=True), shares.free * own])
-
-    def model(self, x: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (features, models, columns) and intercepts (models, columns)."""
-        return self.at(x).fit[:2]
-
-    def seen(self, x: np.ndarray, _: np.ndarray) -> np.ndarray:
-        """The outputs, (models, columns, rows)."""
-        return self.at(x).z
-
-    def judged(self, z: np.ndarray) -> np.ndarray:
-        """The losses of rows that judge, (models, rows)."""
-        return self.models.judged(z)
-
-    def __call__(self, x: np.ndarray, _: np.ndarray) -> float:
-        m = self.models
-        return float(np.vdot(m.valid[:, 0], m.judged(self.at(x).z)) + m.doubts(x))
-
-    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """f, its gradient in x, and that in y, on which it does not depend."""
-        m, at = self.models, self.at(x)
-        w, _, adjoint = at.fit
-        v = adjoint(m.valid * m.loss.slope(at.z, m.target, 1))
-        return self(x, y), self._pull(at, -v * w) + m.doubts_slope(x), np.zeros_like(y)
 
     def fit(self, s: np.ndarray) -> Fit:
         """The models with strengths s (features, vectors, columns)."""
@@ -195,30 +127,6 @@ class ClosedRidge:
             return in_w - np.tensordot(self.X.T, taken, axes=1) / of_model
 
         return np.tensordot(self.X.T, a, axes=1) / of_model, b, adjoint
-
-
-class Nothing:
-    """g of a problem without one: |y|^2 / 2, which y = 0 solves."""
-
-    def __call__(self, _: np.ndarray, y: np.ndarray) -> float:
-        return 0.5 * float(y @ y)
-
-    def grad_y(self, _: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """grad_y g."""
-        return y
-
-    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """g, grad_x g and grad_y g."""
-        return self(x, y), np.zeros_like(x), y
-
-    def products(self, x: np.ndarray, _: np.ndarray) -> Callable:
-        """The second derivatives, to be applied to many v."""
-
-        def pull(v: np.ndarray, wrt: str) -> Any:
-            nothing = np.zeros_like(x)
-            return v if wrt == "y" else nothing if wrt == "x" else (nothing, v)
-
-        return pull
 
 
 def _factor(matrix: np.ndarray) -> np.ndarray:

@@ -8,11 +8,11 @@ strengths that its share of the vectors gives,
     f = sum over vectors of (1/n) (sum over their n validation rows of weight * loss + doubt)
     doubt = log(1 + exp(-c)) + sum over groups of log cosh(d_k / 2)
 
-Squared errors are in the units of their own variance, so for them it multiplies the second part of
-doubt; the first is left out, as squared errors keep coefficients finite by themselves.
+Squared errors are in units of their variance, so for them it multiplies the second part of doubt;
+the first is left out, as squared errors keep coefficients finite by themselves.
 
-Strengths are in scikit-learn's units (s = 1/C, s = alpha): they weigh against a sum over rows, not
-a mean, so what is found on a part of the rows holds for all of them.
+Strengths are in scikit-learn's units (s = 1/C, s = alpha): they weigh against a sum over rows,
+so what is found on a part of the rows holds for all of them.
 
 **Doubt** is that coefficients of standardised features are large, and that groups differ: minus
 the logarithm of half-Cauchy densities of the common scale exp(-c/2), and of exp(-d_k / 2) in
@@ -20,11 +20,10 @@ logarithms, as in the horseshoe prior (Carvalho, Polson and Scott). Those are fl
 few groups go far, and the more rows the less they count.
 **Judges' log-losses are bounded** where rounding ends the probabilities that `log_loss` counts: a
 row far out, whose loss grows with its distance, would else choose the strength for all others.
-**Coefficients are turned and scaled** (scaling.py), so that g curves about alike in every u,
-whatever the correlations, the strengths and the sizes of classes, which spares conjugate gradients
-most of their steps; and where s grows w falls at once, before u is solved for.
-**Softmax is the same for intercepts that all grow alike**, so a term that asks for a sum of
-zero changes no prediction, and makes g curve in that direction too.
+**Coefficients are turned and scaled** (scaling.py), so that g curves about alike in every u, which
+spares conjugate gradients most of their steps; and where s grows w falls before u is solved for.
+**Softmax is the same for intercepts that all grow alike**: a term that asks for a sum of zero
+changes no prediction, and makes g curve in that direction too.
 **Derivatives are in closed form** (`untuned.ops.ClosedForm`): a fit of a few thousand rows is over
 before a compiler has begun. With w = T(x) u, p = grad_w g and q = (grad_ww g) T v,
 
@@ -134,6 +133,13 @@ class Models:
         """The losses of rows that judge, (models, rows); those of probabilities are bounded."""
         losses = self.loss.value(z, self.target, 1)
         return bounded(losses) if self.loss.is_log_loss else losses
+
+    def chosen_by(self, z: np.ndarray) -> np.ndarray:
+        """The gradient in outputs of the loss by which strengths are chosen."""
+        slopes = self.valid * self.loss.slope(z, self.target, 1)
+        if self.loss.is_log_loss:
+            slopes *= bounded_slope(self.loss.value(z, self.target, 1))[:, None]
+        return slopes
 
     def doubts(self, x: np.ndarray) -> float:
         """The sum of all doubt."""
@@ -287,10 +293,7 @@ class Outer:
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """f, grad_x f and grad_y f."""
         m, at = self.models, self.models.at(x, y)
-        slopes = m.valid * m.loss.slope(at.z, m.target, 1)
-        if m.loss.is_log_loss:
-            slopes *= bounded_slope(m.loss.value(at.z, m.target, 1))[:, None]
-        in_w, in_intercept = m.back(slopes)
+        in_w, in_intercept = m.back(m.chosen_by(at.z))
         nothing = np.zeros((1, len(y), 1), y.dtype)
         in_x = at.strengths.pull([(stacked.coefficients(y), in_w)], nothing)
         in_x += m.doubts_slope(x)

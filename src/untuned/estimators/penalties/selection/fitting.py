@@ -10,8 +10,8 @@ from untuned import ops as array_libraries
 from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES
 from untuned.estimators.penalties.folds import RowRoles
-from untuned.estimators.penalties.objectives import closed_ridge, scaling
-from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
+from untuned.estimators.penalties.objectives import closed_ridge, kernel_newton, scaling
+from untuned.estimators.penalties.objectives.closed import Closed
 from untuned.estimators.penalties.objectives.objective import Inner, Models
 from untuned.estimators.penalties.objectives.scaling import Scaling
 from untuned.estimators.penalties.selection.judging import Rows
@@ -41,6 +41,16 @@ def make(
         doubt *= [0, errors]
     train, valid = (train / total).astype(dtype), (valid / judged[owner]).astype(dtype)
     return Models(loss, table, target, train, valid, shares, doubt.astype(dtype))
+
+
+def closed_models(rows: Rows, models: int) -> type[Closed] | None:
+    """What solves so many models of these rows without steps of `minimize`, if anything does."""
+    X = rows.table.X
+    if closed_ridge.applies(rows.loss, X, models):
+        return closed_ridge.ClosedRidge
+    if kernel_newton.applies(rows.loss, X, models, rows.target.shape[1]):
+        return kernel_newton.KernelNewton
+    return None
 
 
 def alike(models: Models, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
@@ -80,9 +90,10 @@ def fit_all(
     train = (weights / total).astype(dtype)
     none = np.zeros((len(total), 1), dtype)
     # Steps would begin with a matrix that is as dear, unless that is of some rows only.
-    closed = closed_ridge.applies(loss, table.X, len(total))
+    closed = closed_models(rows, len(total))
     shape = table.X.shape[1], target.shape[1]
-    closed = closed and stacked.every(len(weight), shape[0]) == 1
+    if stacked.every(len(weight), shape[0]) > 1:
+        closed = None
     scaled = scaling.none(*shape) if closed else scales()
     if closed:
         strengths = np.broadcast_to(strengths, shape)
@@ -98,7 +109,7 @@ def fit_all(
     fixed = shares.fixed(strengths.astype(dtype))
     models = Models(loss, table, target, train, train, shares, none, fixed)
     if closed:
-        return ClosedRidge(models).fit(fixed.s[:, :1])[:2]
+        return closed(models).fit(fixed.s[:, :1])[:2]
     x = none[:1]
     nothing = np.broadcast_to(np.float32(0), shape), np.zeros(shape[1])
     exact = share or float(np.finfo(dtype).eps) ** 0.5

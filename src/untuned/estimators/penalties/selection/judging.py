@@ -10,7 +10,7 @@ import numpy as np
 from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES, bounded
 from untuned.estimators.penalties.folds import RowRoles
-from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge
+from untuned.estimators.penalties.objectives.closed import Closed
 from untuned.estimators.penalties.objectives.objective import Models
 from untuned.estimators.penalties.standardisation import Standardised
 
@@ -74,7 +74,7 @@ class Watch:
 class Judges:
     """Rows on which a point of a run is judged, and their weights."""
 
-    def __init__(self, models: Models | ClosedRidge, plan: RowRoles, weight: np.ndarray):
+    def __init__(self, models: Models | Closed, plan: RowRoles, weight: np.ndarray):
         self.models = models
         self.of = np.flatnonzero(plan.judge.any(axis=0))
         self.rows = plan.judge[:, self.of].T

@@ -6,10 +6,10 @@
 2. From there, and from its models, one per group. Its steps are watched on rows that had no part
    in it (folds.py), and end where the loss there has not fallen for PATIENCE steps, has grown by
    more than f has fallen (judging.py), or is far worse than the least. Models of squared errors are
-   solved in closed form. The step with the least loss is taken if that is better than one strength
-   by more than two standard errors of the difference, else one strength is kept: a model with many
-   strengths has to earn them. Where a split of the rows was enough to find them, all other rows are
-   asked too.
+   solved in closed form, and those of one output and few rows on their kernel. The step with the
+   least loss is taken if that is better than one strength by more than two standard errors of the
+   difference, else one strength is kept: a model with many strengths has to earn them. Where a
+   split of the rows was enough to find them, all other rows are asked too.
 3. The mean of their logarithms is the result. The model with it is fitted to all rows (`fit`).
 """
 
@@ -22,14 +22,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned.estimators.penalties.folds import Plans, RowRoles
-from untuned.estimators.penalties.objectives import closed_ridge, condensed, scaling
-from untuned.estimators.penalties.objectives.closed_ridge import ClosedRidge, Nothing
+from untuned.estimators.penalties.objectives import condensed, scaling
+from untuned.estimators.penalties.objectives.closed import Nothing
 from untuned.estimators.penalties.objectives.objective import MOST_INVERTED, Inner, Models, Outer
 from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.selection import leave_one_out, outcome, strides
 from untuned.estimators.penalties.selection.fitting import (
     Scales,
     alike,
+    closed_models,
     fit,
     fit_all,
     make,
@@ -107,7 +108,7 @@ def search(
         at = Stage(np.r_[found.x, np.zeros(groups)], found.coef, found.intercept, found.result)
         trail.found.append(_strengths(bend, at.x))
     elif group.size > MOST_INVERTED:
-        at = _by_strides(rows, plans.one, groups, scales(), trail, limit, near)
+        at = _by_strides(rows, plans.one, groups, scales, trail, limit, near)
     else:
         alone = partial(run, max_seconds=limit.left())
         at = _one(rows.divided(), plans.one, group, groups, scales, trail, alone)
@@ -132,7 +133,8 @@ def better_units(
     bottoms = []
     for make_rows in candidates:
         rows = make_rows()
-        bottoms.append(strides.descend(rows, plan, scaling.make(*rows), limit, Trail()).bottom())
+        scales = partial(scaling.make, *rows)
+        bottoms.append(strides.descend(rows, plan, scales, limit, Trail()).bottom())
     best = int(np.argmin([min(each.losses) for each in bottoms]))
     if best < len(candidates) - 1:
         rows = candidates[best]()
@@ -140,7 +142,7 @@ def better_units(
 
 
 def _by_strides(
-    rows: Rows, plan: RowRoles, groups: int, scales: scaling.Scaling, trail: Trail, limit: Limit,
+    rows: Rows, plan: RowRoles, groups: int, scales: Scales, trail: Trail, limit: Limit,
     near: float | None,
 ) -> Stage:  # fmt: skip
     """One strength of many coefficients."""
@@ -156,7 +158,7 @@ def _by_strides(
     )
     status: Any = "max_seconds" if late else "converged"
     result = outcome.result(x[None, :1], coef, bottom.losses, limit.taken(), message, status)
-    return Stage(x, coef, intercept, result, None if len(scales.basis) else bottom.passes)
+    return Stage(x, coef, intercept, result, None if walk.is_cheap else bottom.passes)
 
 
 def _one(
@@ -191,7 +193,7 @@ def _many(
         scales = cache(partial(scaling.make, *used))
     vectors = plan.mix.shape[1]
     errors = 2 * at.result.history["outer"][-1] / len(at.result.x)
-    closed = closed_ridge.applies(rows.loss, used.table.X, plan.train.shape[1])
+    closed = closed_models(used, plan.train.shape[1])
     scaled = scaling.none(*group.shape) if closed else scales()
     models = make(used, plan, group, scaled, 1.0, errors)
     x = np.repeat(at.x[None].astype(used.table.X.dtype), vectors, axis=0)
@@ -200,7 +202,7 @@ def _many(
     inner: Any
     # Solved, as the models that were there had a part in training on rows that judge now.
     if closed:
-        seer = outer = ClosedRidge(models)
+        seer = outer = closed(models)
         inner, x, y = Nothing(), x.astype(np.float64), np.zeros(1)
     else:
         seer, outer, inner = models, Outer(models), Inner(models)

@@ -4,6 +4,7 @@ A step of `minimize` would cost several, with the models of all folds at once. H
 through one after another, on their own rows alone, and of each only the coefficients are kept from
 one strength to the next. The bottom is that of a parabola through three losses; where a fit is
 cheap there is a look at it, and a second parabola, as the curve is steeper towards weak strengths.
+Models of one output and few rows are solved on their kernel (kernel_newton.py).
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned.estimators.penalties.folds import RowRoles
-from untuned.estimators.penalties.objectives.scaling import Scaling
+from untuned.estimators.penalties.objectives import kernel_newton, scaling
+from untuned.estimators.penalties.objectives.kernel_newton import KernelNewton
 from untuned.estimators.penalties.path import Trail
-from untuned.estimators.penalties.selection.fitting import alike, make, solved
+from untuned.estimators.penalties.selection.fitting import Scales, alike, make, solved
 from untuned.estimators.penalties.selection.judging import Rows, judged
 from untuned.estimators.penalties.selection.outcome import Limit
 from untuned.estimators.penalties.strengths import Bend
@@ -38,10 +40,13 @@ class Walk:
     """The models of all folds at the strength that was looked at last."""
 
     def __init__(
-        self, rows: Rows, plan: RowRoles, scales: Scaling, limit: Limit, trail: Trail,
+        self, rows: Rows, plan: RowRoles, scales: Scales, limit: Limit, trail: Trail,
         first: float,
     ):  # fmt: skip
-        self.rows, self.scales, self.limit, self.trail = rows, scales, limit, trail
+        self.rows, self.limit, self.trail = rows, limit, trail
+        shape = rows.table.X.shape[1], rows.target.shape[1]
+        self.by_kernel = kernel_newton.applies(rows.loss, rows.table.X, 1, shape[1])
+        self.scales = scaling.none(*shape) if self.by_kernel else scales()
         self.folds = [
             (np.flatnonzero(train), np.flatnonzero(valid))
             for train, valid in zip(plan.train.T, plan.valid.T, strict=True)
@@ -51,6 +56,11 @@ class Walk:
         self.bend, self.passes = Bend.of_rows(rows.weight), 0
         self.first = first
         self.losses: dict[float, float] = {}
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether a fit is."""
+        return self.by_kernel or len(self.scales.basis) > 0
 
     def logarithm(self, place: float) -> float:
         """Of the strength so many strides away."""
@@ -110,6 +120,11 @@ class Walk:
     def _model(self, k: int, train: np.ndarray, logarithm: float) -> tuple:
         """Coefficients (features, 1, columns) and intercepts of one fold."""
         models, x = self._at(train, logarithm)
+        if self.by_kernel:
+            alone = models.strengths(x).s
+            w, b, _ = KernelNewton(models).fit(np.repeat(alone, models.table.X.shape[1], axis=0))
+            self.near[k] = models.inner_variable(x, w, b)
+            return w, b
         start, self.near[k] = [self.near[k]], None
         if start[0] is None:
             shape = self.rows.table.X.shape[1], self.rows.target.shape[1]
@@ -131,7 +146,7 @@ class Walk:
 
 
 def descend(
-    rows: Rows, plan: RowRoles, scales: Scaling, limit: Limit, trail: Trail,
+    rows: Rows, plan: RowRoles, scales: Scales, limit: Limit, trail: Trail,
     near: float | None = None,
 ) -> Walk:  # fmt: skip
     """From a strong strength to weaker ones as long as the loss falls; if it does not fall at once,
@@ -153,7 +168,7 @@ def descend(
             before = loss
         if place < -1 or limit.is_over():
             break
-    if len(scales.basis) and not limit.is_over():
+    if walk.is_cheap and not limit.is_over():
         walk.closer()
     return walk
 
