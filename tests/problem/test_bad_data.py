@@ -6,6 +6,7 @@ import scipy.sparse
 import torch
 
 from refusals import array, both_libraries, both_sides, inf, minimize, nan, refused, rows
+from untuned.util.wording import brief
 
 
 @both_libraries
@@ -149,13 +150,13 @@ NOT_A_SIZE = (
 )  # fmt: skip
 def test_batch_size_is_not_a_count(size):
     data = {"inner_data": rows("numpy", 6), "outer_data": rows("numpy", 4)}
-    with refused(f"batch_size={size!r} {NOT_A_SIZE}"):
+    with refused(f"batch_size={brief(size)} {NOT_A_SIZE}"):
         minimize("numpy", **data, batch_size=size)
 
 
 @pytest.mark.parametrize("size", [(2, 0), (2, 1.5)], ids=repr)
 def test_batch_size_is_checked_also_for_a_side_without_data(size):
-    with refused(f"batch_size={size!r} {NOT_A_SIZE}"):
+    with refused(f"batch_size={brief(size)} {NOT_A_SIZE}"):
         minimize("numpy", inner_data=rows("numpy"), batch_size=size)
 
 

@@ -9,6 +9,7 @@ import torch
 import untuned
 from refusals import array, both_libraries, every_library, f, g, inf, minimize, nan, refused, rows
 from untuned.solvers import DTFBO, STFBO
+from untuned.util.wording import brief
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,8 @@ def test_method_is_not_a_solver(method):
 )
 def test_setting_is_not_a_whole_number(name, values, least):
     for value in values:
-        with refused(f"{name}={value!r} is not usable; expected a whole number from {least} up, "):
+        shown = f"{name}={brief(value)}"
+        with refused(f"{shown} is not usable; expected a whole number from {least} up, "):
             minimize("numpy", **{name: value})
 
 

@@ -8,8 +8,8 @@ z > s tells the inequalities that hold y, and those make a system of linear equa
 All arrays may be stacks of programs, each with its own end.
 
 The end is where s and z are far apart for each inequality: the system then gives y to all digits,
-and says whether the inequalities were the right ones. Only if they were not, as where y just
-touches one, steps go on until mu is all but zero, where rounding takes over from them.
+and says whether the inequalities were the right ones. Only if they were not beyond doubt, as where
+y just touches one or all but does, steps go on until mu is all but zero, where rounding takes over.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ INSIDE = 0.99  # share of the way to the boundary
 EXACT = 0.75  # power of the spacing of numbers that gaps shrink to
 SORTED = 0.25  # power of it that the smaller of s and z is of the larger where they are far apart
 KEPT = 0.5  # power of it by which inequalities may be missed, of the size of y and h
+SURE = 0.75  # power of it by which they are missed at most where there is no doubt
 
 
 class Program(NamedTuple):
@@ -54,6 +55,7 @@ class Guess(NamedTuple):
     at: At
     held: Any  # one for the inequalities that hold y, zero for the others
     code: Any  # one of `newton`
+    sure: Any  # whether nothing is in doubt
     rounds: Any
 
 
@@ -156,27 +158,32 @@ def search(lib: Any, p: Program, epsilon: float) -> tuple[Any, Any]:
     def sort(guess: Guess) -> Guess:
         going = lambda at: ~at.done & (at.steps < MOST_STEPS)
         step = lambda at: _step(lib, p, at, epsilon, guess.rounds < 1)
-        at = lib.while_loop(going, step, guess.at._replace(done=guess.code == newton.FINE))
+        at = lib.while_loop(going, step, guess.at._replace(done=guess.sure))
         held = lib.where(at.z > at.s, 1.0 + 0 * p.h, 0.0)
-        return Guess(at, held, _judged(lib, p, held, epsilon), guess.rounds + 1)
+        code = _judged(lib, p, held, epsilon)
+        # Where rounding has taken over, what was found before stays.
+        worse = (guess.code == newton.FINE) & (code != newton.FINE)
+        held, code = lib.where(worse, guess.held, held), lib.where(worse, guess.code, code)
+        sure = _judged(lib, p, held, epsilon, SURE) == newton.FINE
+        return Guess(at, held, code, sure, guess.rounds + 1)
 
     start = _start(lib, p)
-    nothing = Guess(start, 0 * p.h, newton.LOST + 0 * start.steps, 0 * start.steps)
-    again = lambda guess: (guess.code != newton.FINE) & (guess.rounds < 2)
+    nothing = Guess(start, 0 * p.h, newton.LOST + 0 * start.steps, start.done, 0 * start.steps)
+    again = lambda guess: ~guess.sure & (guess.rounds < 2)
     found = lib.while_loop(again, sort, nothing)
     return found.held, found.code
 
 
-def _judged(lib: Any, p: Program, held: Any, epsilon: float) -> Any:
+def _judged(lib: Any, p: Program, held: Any, epsilon: float, power: float = KEPT) -> Any:
     """A code for the solution that these inequalities hold."""
     matrix, right = held_system(lib, p, held)
     y, _, z = parts(p, _solve(lib, matrix, right))
-    return _verdict(lib, p, y, z, held, epsilon)
+    return _verdict(lib, p, y, z, held, epsilon, power)
 
 
-def _verdict(lib: Any, p: Program, y: Any, z: Any, held: Any, epsilon: float) -> Any:
+def _verdict(lib: Any, p: Program, y: Any, z: Any, held: Any, epsilon: float, power: float) -> Any:
     zero, unit = lib.zeros_like(p.c[..., :1]), lib.eye(p.sizes[0], p.c)
-    near = epsilon**KEPT
+    near = epsilon**power
     close = zero == 0
     if p.sizes[2]:
         size = lib.largest(abs(p.G) @ abs(y)[..., None])[..., 0] + abs(p.h)
