@@ -13,7 +13,7 @@ from reference.problems import regularization
 from untuned.ops import get
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
-from untuned.solvers.auto import implicit
+from untuned.solvers.auto import judgement
 from untuned.solvers.numerics import curvature, linear_system, newton_cg, preconditioner
 from untuned.solvers.numerics.curvature import Keeper
 
@@ -316,17 +316,17 @@ def test_what_is_left_at_the_end_is_not_worth_the_while():
 
 
 def test_a_slow_run_ends_unless_a_tolerance_is_given(monkeypatch):
-    monkeypatch.setattr(implicit, "SLOW", 0.2)
-    monkeypatch.setattr(implicit, "LONG", 4)
+    monkeypatch.setattr(judgement, "SLOW", 0.2)
+    monkeypatch.setattr(judgement, "LONG", 4)
     task, values = softplus_problem(torch.float64), []
     keep = lambda snapshot: values.append(snapshot.state.value)
     result = untuned.minimize(**task, callback=keep)
     window = values[-1 - max(4, 7 * len(values) // 16) :]
     assert window[0] - window[-1] <= 0.2 * (values[0] - values[-1])
-    monkeypatch.setattr(implicit, "LONG", 10**9)
+    monkeypatch.setattr(judgement, "LONG", 10**9)
     assert result.status == "converged"
     assert result.steps < untuned.minimize(**task).steps
-    monkeypatch.setattr(implicit, "LONG", 4)
+    monkeypatch.setattr(judgement, "LONG", 4)
     assert result.steps < untuned.minimize(**task, tol=1e-7).steps
 
 

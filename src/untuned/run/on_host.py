@@ -1,4 +1,5 @@
-"""Which runs on JAX have their loops on the host, with derivatives alone compiled, or in NumPy.
+"""Which runs on JAX have their loops on the host, with derivatives alone compiled, or in NumPy; and
+which on torch keep what they know of the rows.
 
 `auto` on all rows, since it makes few steps of many loops inside loops: compiling those takes
 longer than all else. Of other methods those that solve for y and v inside a step, once an
@@ -8,6 +9,7 @@ only where an evaluation takes so long that compiled loops would save nothing.
 In NumPy: what `auto` evaluates, as long as NumPy has all the operations, one thread is enough for
 their products or all there is, and results are not too many. It is as quick as compiled programs
 there, and nothing is compiled; on larger data XLA's threads are of use.
+On torch `auto` on all rows keeps what it knows of the rows (ops/torch_rows), unless they are few.
 Which it is depends on counted operations and not on a clock, so a run can be repeated bit for bit.
 """
 
@@ -16,9 +18,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
-from untuned.ops import Tree
+from untuned.ops import Ops, Tree
 from untuned.ops.cache import name_of
 from untuned.problem.build import Problem
 from untuned.problem.derivatives import Oracles
@@ -33,11 +35,17 @@ SAVES_NOTHING = 1e7  # operations of one g beside which Python is lost
 # optimizer an evaluation takes about 0.2 ms a megabyte longer, and programs are there 0.6 s sooner;
 # the shortest runs make some three hundred evaluations (docs/lab/clock.md).
 LARGE = 2**23
+# Multiplications of a Hessian, from which on it saves more than what Python adds on torch.
+WORTH_KEEPING = 2**20
 
 
 def moved(problem: Problem, solver: Solver) -> Problem:
     """The same problem, on the host if this is a run for it."""
-    if problem.ops.name != "jax" or any(side is not None for side in problem.on_disk):
+    if any(side is not None for side in problem.on_disk):
+        return problem
+    if problem.ops.name == "torch":
+        return _with_rows_kept(problem, solver)
+    if problem.ops.name != "jax":
         return problem
     from untuned.ops import jax_on_host
 
@@ -59,6 +67,20 @@ def moved(problem: Problem, solver: Solver) -> Problem:
         x0=ops.tree_map(ops.to_numpy, problem.x0),
         y0=ops.tree_map(ops.to_numpy, problem.y0),
     )
+
+
+def _with_rows_kept(problem: Problem, solver: Solver) -> Problem:
+    """On torch, products with rows that stay are made once (ops/torch_rows)."""
+    if problem.grouped or not (solver.wants_stages and problem.full_batch):
+        return problem
+    numbers = max((leaf.numel() for leaf in problem.ops.flatten(problem.data.inner)[0]), default=0)
+    if numbers * problem.ops.size(problem.y0) < WORTH_KEEPING:
+        return problem
+    from untuned.ops.torch_rows.operations import OnRows
+
+    o, ops = problem.oracles, OnRows()
+    oracles = Oracles(cast(Ops, ops), o.outer_function, o.inner_function, o.project)
+    return dataclasses.replace(problem, oracles=oracles)
 
 
 def evaluates_in_numpy(problem: Problem) -> bool:
