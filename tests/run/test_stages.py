@@ -146,3 +146,27 @@ def test_an_unfit_sample_leaves_no_trace(small_stages, monkeypatch):
     assert len(seen) == len(on_all_rows) + 1
     for a, b in zip(seen[1:], on_all_rows, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_function_that_needs_all_rows_is_given_them(large, monkeypatch):
+    """x has a weight for each row, and no number among the data says which row is which."""
+    if large:
+        monkeypatch.setattr(stages, "LARGE", 0)
+        monkeypatch.setattr(stages, "FEWEST_ROWS", 40)
+    count, counts = 1000, []
+    X = np.random.default_rng(0).standard_normal((2 * count, 10))
+    t = np.sign(X[:, 0] + 0.5)
+
+    def losses(y, batch):
+        counts.append(len(batch[1]))
+        return jnp.logaddexp(0.0, -batch[1] * (batch[0] @ y))
+
+    done = untuned.minimize(
+        lambda x, y, batch: losses(y, batch).mean(),
+        lambda x, y, batch: (jnp.exp(x) * losses(y, batch)).mean() + 0.01 * (y**2).sum(),
+        np.zeros(count), np.zeros(10), outer_data=(X[count:], t[count:]),
+        inner_data=(X[:count], t[:count]), max_steps=3,
+    )  # fmt: skip
+    assert done.steps == 3
+    assert min(counts) < count  # some were tried

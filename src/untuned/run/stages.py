@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from untuned import ops as array_libraries
 from untuned.data.batches import Data
 from untuned.ops import Ops, Tree
 from untuned.problem import mean_check
@@ -57,6 +58,7 @@ def rows(problem: Problem, solver: Any, seed: int, share: float) -> Data:
         all_rows = round(share * problem.rows[0])
         count = preconditioner.pilot_rows(size(ops, problem.y0), all_rows)
         pilot = ops.take(data.inner, _order(problem, seed, 0)[:count]) if count else None
+        pilot = pilot if pilot is None or _takes(problem, pilot) else None
     if share == 1:
         return data._replace(pilot=pilot)
     inner, outer = (max(FEWEST_ROWS, round(share * count)) for count in problem.rows)
@@ -83,6 +85,19 @@ def _order(problem: Problem, seed: int, side: int) -> np.ndarray:
     return np.random.default_rng([seed, side]).permutation(problem.rows[side])
 
 
+def _takes(problem: Problem, sample: Tree) -> bool:
+    """Whether g can be given some of the rows: it may know how many there are, as where x has a
+    weight for each row and they are not told apart by a number among the data."""
+    if problem.grouped:
+        return True  # where rows of this process alone say nothing
+    library = array_libraries.get(problem.ops.name)
+    try:
+        library.output_of(problem.oracles.inner_function, problem.x0, problem.y0, sample)
+    except (RuntimeError, ValueError, IndexError, TypeError):
+        return False
+    return True
+
+
 def _bytes(ops: Ops, tree: Tree) -> int:
     return sum(leaf.nbytes for leaf in ops.flatten(tree)[0])
 
@@ -90,10 +105,13 @@ def _bytes(ops: Ops, tree: Tree) -> int:
 def _losses_are_means(problem: Problem, seed: int) -> bool:
     """Whether f and g are means over rows, as sampling needs; a sum grows with the sample."""
     o, point = problem.oracles, (problem.x0, problem.y0)
-    return all(
-        mean_check.gap(
-            problem.ops, function, *point, problem.data[side],
-            _order(problem, seed, side)[: 2 * (FEWEST_ROWS // 2)],
-        ) <= mean_check.SAME
-        for side, function in ((0, o.inner_value), (1, o.outer_value))
-    )  # fmt: skip
+    try:
+        return all(
+            mean_check.gap(
+                problem.ops, function, *point, problem.data[side],
+                _order(problem, seed, side)[: 2 * (FEWEST_ROWS // 2)],
+            ) <= mean_check.SAME
+            for side, function in ((0, o.inner_value), (1, o.outer_value))
+        )  # fmt: skip
+    except (RuntimeError, ValueError, IndexError, TypeError):
+        return False  # some of the rows are no input for them
