@@ -23,6 +23,7 @@ from torch import distributed
 
 from untuned.ops import Ops, Scalar, Tree
 from untuned.ops import torch as base
+from untuned.ops.torch_processes import Processes
 from untuned.util import watch
 
 
@@ -59,65 +60,25 @@ def _nodes(tree: Tree) -> list[Any]:
     return optree.tree_leaves(tree, is_leaf=_is_sharded)
 
 
-class GroupOps:
+class GroupOps(Processes):
     """`untuned.ops.torch` over the processes of a group; a name that is not here is as there."""
 
     def __init__(self, group: Any):
-        self.group = group
-        self.rank, self.processes = distributed.get_rank(group), distributed.get_world_size(group)
+        super().__init__(group)
         self.has_sharded = False  # whether x has leaves that belong to rows
-        on_gpus = distributed.get_backend(group) == "nccl"
-        self.device = torch.device("cuda", torch.cuda.current_device()) if on_gpus else "cpu"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(base, name)
-
-    # Between processes
-
-    def _communicate(self, collective: Callable, *arguments: Any, **options: Any) -> None:
-        try:
-            collective(*arguments, **options, group=self.group)
-        except RuntimeError as error:
-            reason = str(error).splitlines()[0][:200]
-            raise RuntimeError(
-                f"Process {self.rank} of {self.processes} has lost the others: one of them ended, "
-                f"or did not answer in time ({reason}); see what it wrote, then start all of "
-                "them again. A run with checkpoint= goes on from the last one saved."
-            ) from None
-
-    def _sum(self, tensor: torch.Tensor) -> torch.Tensor:
-        if self.processes > 1:
-            self._communicate(distributed.all_reduce, tensor)
-        return tensor
-
-    def _all(self, number: float) -> list[float]:
-        """A number of each process."""
-        slots = torch.zeros(self.processes, dtype=torch.float64, device=self.device)
-        slots[self.rank] = number
-        return self._sum(slots).tolist()
-
-    def max_over_processes(self, number: float, like: Tree, /) -> float:
-        return max(self._all(number))
-
-    def sum_over_processes(self, number: int, like: Tree, /) -> int:
-        mine = torch.tensor([number], dtype=torch.uint64).view(torch.int64).to(self.device)
-        return int(self._sum(mine).cpu().view(torch.uint64).item())
-
-    def is_main_process(self, like: Tree, /) -> bool:
-        return self.rank == 0
-
-    def same_on_all(self, text: str, like: Tree, /) -> bool:
-        digest = int.from_bytes(text.encode(), "little") % (2**61 - 1)
-        halves = np.array([digest >> 31, digest & (2**31 - 1)], float)  # exact as floats
-        return all(max(self._all(half)) == min(self._all(half)) for half in halves)
 
     # Rows
 
     def shard(self, rows: Tree, count: int, /) -> Shard:
         """The rows of this process as a part of all."""
-        counts = [int(number) for number in self._all(count)]
+        counts = [int(number) for number in self.of_each(count)]
         size = sum(leaf.nbytes for leaf in optree.tree_leaves(rows))
-        return Shard(rows, sum(counts[: self.rank]), count, sum(counts), int(sum(self._all(size))))
+        return Shard(
+            rows, sum(counts[: self.rank]), count, sum(counts), int(sum(self.of_each(size)))
+        )
 
     def take(self, tree: Tree, indices: Any, /) -> Tree:
         if not isinstance(tree, Shard):
@@ -143,7 +104,7 @@ class GroupOps:
         """
         if not self.has_sharded or part.ndim != 1 or part.dtype.kind not in "iu":
             return False
-        return sum(self._all(np.array_equal(part, np.arange(len(part))))) == self.processes
+        return sum(self.of_each(np.array_equal(part, np.arange(len(part))))) == self.processes
 
     # Leaves that belong to rows
 
@@ -165,18 +126,18 @@ class GroupOps:
     def _whole(self, node: Sharded) -> torch.Tensor:
         """The leaf with the entries of all processes."""
         part = node.part
-        lengths = [int(length) for length in self._all(part.shape[-1])]
+        lengths = [int(length) for length in self.of_each(part.shape[-1])]
         mine = part.new_zeros(*part.shape[:-1], max(lengths))  # gathering needs one shape
         mine[..., : part.shape[-1]] = part
         parts = [torch.empty_like(mine) for _ in lengths]
-        self._communicate(distributed.all_gather, parts, mine)
+        self.communicate(distributed.all_gather, parts, mine)
         pieces = zip(parts, lengths, strict=True)
         return torch.cat([piece[..., :length] for piece, length in pieces], -1)
 
     def _own(self, whole: Any, node: Sharded) -> Any:
         """This process's entries of a leaf of all."""
         length = node.part.shape[-1]
-        first = sum(int(number) for number in self._all(length)[: self.rank])
+        first = sum(int(number) for number in self.of_each(length)[: self.rank])
         return whole[..., first : first + length]
 
     def to_host(self, tree: Tree, /) -> list[np.ndarray]:
@@ -193,7 +154,7 @@ class GroupOps:
             return base.size(tree)
         nodes = _nodes(tree)
         own = sum(node.part.numel() for node in nodes if _is_sharded(node))
-        return base.size([n for n in nodes if not _is_sharded(n)]) + int(sum(self._all(own)))
+        return base.size([n for n in nodes if not _is_sharded(n)]) + int(sum(self.of_each(own)))
 
     def dot(self, a: Tree, b: Tree, /) -> Scalar:
         if not self.has_sharded:
@@ -203,7 +164,7 @@ class GroupOps:
         common = [(p, q) for p, q in pairs if not _is_sharded(p)]
         total = base.dot([p for p, _ in common], [q for _, q in common])
         if own:
-            total += sum(self._all(base.dot([p for p, _ in own], [q for _, q in own])))
+            total += sum(self.of_each(base.dot([p for p, _ in own], [q for _, q in own])))
         return total
 
     def norm(self, tree: Tree, /) -> Scalar:
@@ -212,11 +173,11 @@ class GroupOps:
         if not own:
             return base.norm(tree)
         common = [node for node in nodes if not _is_sharded(node)]
-        return math.hypot(*self._all(base.norm(own)), base.norm(common) if common else 0.0)
+        return math.hypot(*self.of_each(base.norm(own)), base.norm(common) if common else 0.0)
 
     def equal(self, a: Tree, b: Tree, /) -> Scalar:
         same = base.equal(a, b)
-        return sum(self._all(float(same))) == self.processes if self.has_sharded else same
+        return sum(self.of_each(float(same))) == self.processes if self.has_sharded else same
 
     def simplex(self, tree: Tree, /) -> Tree:
         def project(node: Any) -> Any:
@@ -301,7 +262,7 @@ class GroupOps:
             wants_stop = float(present is not None and present.wants_stop())
             message = torch.cat([*flat, torch.zeros_like(flat[0][:1])]) * weight
             message[-1] = wants_stop
-            summed = self._sum(message)
+            summed = self.summed(message)
             if present is not None:
                 present.agree(summed[-1].item() > 0)
             parts = torch.split(summed[:-1], [part.numel() for part in flat])

@@ -8,7 +8,15 @@ import pytest
 
 import untuned
 from untuned import solvers
-from untuned.experiments.comparison import curves, grids, measurement, plans, pool, standings
+from untuned.experiments.comparison import (
+    curves,
+    drawn_curves,
+    grids,
+    measurement,
+    plans,
+    pool,
+    standings,
+)
 from untuned.experiments.comparison.records import ComparedRun
 from untuned.experiments.problems.registry import Experiment
 
@@ -182,10 +190,12 @@ def test_a_divergence_is_drawn_and_never_helps_a_median():
     assert standings.spoken(standings.table(frame))["diverged"].iloc[0] == "2 of 5"
     most = standings.table(frame[frame["seed"].isin([0, 1, 3])])
     assert standings.spoken(most)["Phi at the end"].iloc[0] == "diverged"
-    drawn = curves.figure(frame, ["covtype"], "seconds", curves.GAP)
+    drawn = drawn_curves.figure(frame, ["covtype"], "seconds", curves.GAP)
     crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in crosses] == curve.ends
-    names = [trace.name for trace in curves.interactive(frame, "covtype", "seconds", "gap").data]
+    names = [
+        trace.name for trace in drawn_curves.interactive(frame, "covtype", "seconds", "gap").data
+    ]
     assert "soba diverged" in names
 
 
@@ -208,7 +218,7 @@ def test_curves_are_medians_with_quartiles():
 
 
 def test_methods_look_different():
-    looks = [curves.style(method) for method in solvers.names()]
+    looks = [drawn_curves.style(method) for method in solvers.names()]
     assert len(set(looks)) == len(looks)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from untuned.experiments.comparison import curves, plans, pool, records, standings
+from untuned.experiments.comparison import curves, drawn_curves, plans, pool, records, standings
 from untuned.report import page
 from untuned.util import folder
 
@@ -74,7 +74,7 @@ def _figure(name: str, out: Path, plan: plans.ComparisonPlan) -> str:
         frame.to_parquet(target / "records.parquet", index=False)
         table.to_csv(target / "table.csv", index=False)
         for file, (across, height) in pictures.items():
-            drawn = curves.figure(frame, list(plan.problems), across, height)
+            drawn = drawn_curves.figure(frame, list(plan.problems), across, height)
             drawn.savefig(target / file, dpi=80, pil_kwargs={"optimize": True})
             plt.close(drawn)
         _write_page(target / f"{name}.html", title, axis, plan, frame, table)
@@ -108,7 +108,7 @@ def _write_page(
             "and of all runs on this page."
         )
         charts = [
-            curves.interactive(frame, problem, across, height)
+            drawn_curves.interactive(frame, problem, across, height)
             for across, height in (
                 (axis, curves.GAP),
                 ("oracle_calls", curves.GAP),

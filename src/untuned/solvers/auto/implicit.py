@@ -29,15 +29,7 @@ belong to rows outside the sample. <v, grad_y g> on as many other rows says what
 wrong in Phi~. Once a step promises less than that the stage is over; if it is so at the first step,
 the sample is unfit, and the run begins anew on all rows.
 
-**Ends** by itself where each of the last quarter of its steps has gained on average less than a
-millionth of all that was gained, and the next one promises no more than they did together: at that
-rate a thousand more would gain 0.1 %. That is the same in any precision, and is left out where a
-tolerance is given. So is the end of a slow run: where nearly half of its steps (7/16, at least 30,
-in which BFGS has learned all it knows three times over) gained less than 0.1 % of everything. With
-and without, it ends where nothing is left of the first |h|, or where <h, p> promises less than
-rounding can show, three times in a row.
-Stalls where no shorter step lowers Phi~ though more is promised, unless |h| has fallen by the
-square root of rounding by then.
+When it ends is said in judgement.py.
 """
 
 from __future__ import annotations
@@ -47,19 +39,11 @@ from typing import NamedTuple
 from untuned.data.batches import Batch
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.auto import direction, trials
-from untuned.solvers.base import CONVERGED, ENOUGH, GO_ON, STALLED, Info, size
+from untuned.solvers.auto import direction, judgement, trials
+from untuned.solvers.base import Info, size
 from untuned.solvers.numerics import curvature, lbfgs
 from untuned.solvers.numerics.curvature import Keeper, Model
 
-FAILURES = 2
-LITTLE = 0.01  # share of the whole decrease below which a step on a sample is the last
-IDLE = 3  # steps in a row that promise a trifle
-WORTH = 1e-6  # of all that was gained: less is not worth a step; a thousand steps gain 0.1 %
-SLOW = 1e-3  # of all that was gained: less in nearly half of the steps is the end of a slow run
-LONG = 3 * lbfgs.PAIRS  # steps: fewer say nothing of how fast a run is
-NOTHING = 4e-11  # of the first hypergradient, or of the gain: none is left
-DIGITS = 1e-7  # of f: a change beyond these is none in any precision
 MOST_LINEAR_STEPS = 1000
 
 
@@ -79,8 +63,7 @@ class State(NamedTuple):
     first_norm: Scalar  # of the hypergradient
     first_value: Scalar  # Phi~ on these rows
     earlier: Scalar  # gained on other rows before
-    # Phi~ and the number of steps when the gain was last looked at, and when before that.
-    marks: tuple[tuple[Scalar, Scalar], tuple[Scalar, Scalar]]
+    marks: judgement.Marks
     held_out: Scalar  # f on held-out rows
     gained: Scalar  # by how much it has fallen in all
     steps: Scalar  # on these rows
@@ -128,7 +111,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     x, y = ops.axpy(trial.size, state.direction, state.x), trial.y
     here = _evaluate(o, batch, trial, x)
     ahead = _look_ahead(o, state, trial, here, x)
-    judged = _judge(o, state, batch, trial, here, ahead, x)
+    judged = judgement.of(o, state, batch, trial, here, ahead, x)
     info = Info(
         outer=trial.outer.value,
         inner_grad_norm=ops.norm(trial.inner_grad),
@@ -221,74 +204,3 @@ def _look_ahead(o: Oracles, state: State, trial: trials.Trial, here: Evaluation,
     length = ops.where(moved, length, 0.01 * state.length)
     p, norm, step_size = direction.of(o, memory, x, here.hypergrad, length)
     return Ahead(memory, length, p, norm, step_size, ops.dot(here.on_sample, p))
-
-
-class Judgement(NamedTuple):
-    """Whether a run goes on, and what that is judged by."""
-
-    verdict: Scalar
-    over: Scalar  # whether the sample has served its turn
-    first_norm: Scalar
-    first_value: Scalar
-    marks: tuple[tuple[Scalar, Scalar], tuple[Scalar, Scalar]]
-    held_out: Scalar
-    gained: Scalar
-    failures: Scalar
-    idle: Scalar
-
-
-def _judge(
-    o: Oracles, state: State, batch: Batch, trial: trials.Trial, here: Evaluation, ahead: Ahead,
-    x: Tree,
-) -> Judgement:  # fmt: skip
-    """Whether the run, or its stage on a sample, is over."""
-    ops, y = o.ops, trial.y
-    zero_count, size_of_f = ops.counter(0), ops.maximum(trial.outer.value, -trial.outer.value)
-    first_norm = ops.where(state.first_norm > 0, state.first_norm, ahead.norm)
-    first_value = ops.where(state.steps == 0, here.value, state.first_value)
-    # Below this a gain is nothing: lost in rounding, or a trifle of what was gained.
-    trifle = ops.maximum(ops.epsilon(y) * size_of_f, NOTHING * (first_value - here.value))
-    # Where g curves downwards there may be no v, and then h says nothing.
-    known = trial.solved.indefinite == 0
-    idle = ops.where((-ahead.slope <= trifle) & known, state.idle + 1, zero_count)
-    failures = ops.where(trial.accepted == 0, state.failures + 1, zero_count)
-    held_out, gained, over = _watch_held_out(o, state, batch, x, y)
-    # Before there is a model of Phi to say what a step can gain, a tenth of |f| stands for it.
-    gain = ops.where(ahead.memory.count > 0, -ahead.slope, direction.FIRST_LENGTH * size_of_f)
-    over = over | (ops.maximum(here.sample_error, -here.sample_error) > gain)
-    # No way down is the end all the same, where |h| has fallen as far as f can resolve.
-    at_rest = (failures >= FAILURES) & (ahead.norm <= ops.epsilon(y) ** 0.5 * first_norm)
-    small = max(NOTHING, 10 * ops.epsilon(y))
-    lost = (idle >= IDLE) & (-ahead.slope <= ops.epsilon(y) * size_of_f)
-    done = ((ahead.norm <= small * first_norm) & known) | lost | at_rest
-    stuck = over | (failures >= FAILURES)
-    # Is it worth going on? Asked whenever another quarter of the steps has been made.
-    steps, (marked, since), (long_marked, long_since) = state.steps + 1, *state.marks
-    fresh, asked = state.steps == 0, 4 * (steps - since) >= ops.maximum(4 * IDLE, steps)
-    gain_in_all = state.earlier + first_value - here.value
-    worth = ops.maximum(WORTH * (steps - since) * gain_in_all, DIGITS * size_of_f)
-    enough = asked & (marked - here.value <= worth) & (-ahead.slope <= worth) & (failures == 0)
-    enough = enough | (idle >= IDLE)
-    # Or is it slow? Then what came in as long a time again would be less than this.
-    little = SLOW * gain_in_all
-    slow = asked & (steps - long_since >= LONG) & (long_marked - here.value <= little)
-    enough = enough | (slow & (-ahead.slope <= little) & (failures == 0))
-    marks = ops.where(asked, ((here.value, steps), state.marks[0]), state.marks)
-    marks = ops.where(fresh, ((here.value, steps), (here.value, steps)), marks)
-    verdict = ops.where(stuck, STALLED, ops.where(enough, ENOUGH, GO_ON))
-    verdict = ops.where(done, CONVERGED, verdict)
-    return Judgement(
-        verdict, over, first_norm, first_value, marks, held_out, gained, failures, idle
-    )  # fmt: skip
-
-
-def _watch_held_out(
-    o: Oracles, state: State, batch: Batch, x: Tree, y: Tree
-) -> tuple[Scalar, Scalar, Scalar]:
-    """f on rows outside the sample, its decrease so far, and whether the last step's was little."""
-    if batch.data.held_out is None:
-        return state.held_out, state.gained, state.steps < 0  # never
-    now = o.outer_value(x, y, batch.data.held_out)
-    gain = o.ops.where(state.steps > 0, state.held_out - now, 0.0)
-    gained = state.gained + gain
-    return now, gained, (state.steps > 0) & (gain <= LITTLE * gained)
