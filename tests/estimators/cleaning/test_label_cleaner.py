@@ -3,6 +3,7 @@
 import gc
 import os
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +30,15 @@ from untuned.estimators.cleaning import (
     judges,
     labelled_rows,
     linear_judge,
+    noise,
     pooling,
     whitening,
 )
 from untuned.estimators.cleaning import problem as problem
+from untuned.estimators.cleaning.few_numbers import FewNumbers, evaluated
+from untuned.estimators.cleaning.folds import Task
+from untuned.estimators.cleaning.linear_judge import LinearJudge
+from untuned.run import minimize
 
 ROWS, TRUSTED, COLUMNS, CLASSES = 230, 24, 6, 3
 SWAP = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.2, 0.8]])  # P(given | true)
@@ -214,9 +220,17 @@ def test_derivatives_of_the_pool():
         product = pull(np.stack([unit, unit]), "y")
         np.testing.assert_allclose(product, blocks[:, :, place], rtol=1e-9, atol=1e-12)
 
+    def value(at):
+        return evaluated(outer, inner, at, y)[0].value
+
+    here, steps = evaluated(outer, inner, x, y)[0], 1e-3 * np.eye(4)
+    differences = [(value(x + step) - value(x - step)) / 2e-3 for step in steps]
+    np.testing.assert_allclose(pooling.bend(x)[0] * here.slopes, differences, rtol=1e-3, atol=1e-6)
+
 
 def test_a_pool_goes_on_from_another_until_chance_is_larger():
-    """The first ends by the size of its slopes alone; the second starts where that was so."""
+    """The first ends by the size of its slopes alone; the second starts where that was so, but for
+    weights of zero, which start a little above."""
     rng = np.random.default_rng(0)
     given = rng.integers(0, 3, 300)
     said = rng.dirichlet(np.ones(3), (2, 300))
@@ -224,13 +238,62 @@ def test_a_pool_goes_on_from_another_until_chance_is_larger():
     said /= said.sum(axis=2, keepdims=True)
     voices = pooling.voice(said).swapaxes(1, 2)
     rows = pooling.Rows(voices, np.eye(3)[given].T, np.ones(300), np.arange(300) % 2 == 0)
-    first = pooling.learn(rows, np.full(2, 0.5))
+    solve = partial(minimize, method=FewNumbers())
+    first = pooling.learn(rows, np.full(2, 0.5), solve)
     norms = first.result.history["hypergrad_norm"]
     small = pooling.CHANCE / 300**0.5
     assert norms[-1] <= small < norms[-2]
-    again = pooling.learn(rows, first)
-    assert again.result.steps == 1
-    np.testing.assert_allclose(again.weights, first.weights, rtol=1e-6)
+    again = pooling.learn(rows, first, solve)
+    assert again.result.steps <= 3 < first.result.steps
+    np.testing.assert_allclose(again.weights, first.weights, rtol=1e-3)
+
+
+def made_up_voices(rng, given, helpful=2):
+    """Two judges who know something, the others nothing, as a pool's rows."""
+    said = rng.dirichlet(np.ones(3), (4, len(given)))
+    said[:helpful, np.arange(len(given)), given] += 1
+    return pooling.voice(said / said.sum(axis=2, keepdims=True)).swapaxes(1, 2)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_newtons_method_finds_the_pool_that_auto_finds(rate):
+    """Judge: `auto`, to the end."""
+    rng = np.random.default_rng(0)
+    given, half = rng.integers(0, 3, 400), np.arange(400) % 2 == 0
+    likelihood = noise.uniform(rate, 3)[:, given]
+    rows = pooling.Rows(made_up_voices(rng, given), likelihood, np.ones(400), half)
+    found = pooling.learn(rows, np.full(4, 0.25), partial(minimize, method=FewNumbers()))
+    assert found.result.steps <= 15
+    assert found.result.history["hypergrad_norm"][-1] <= pooling.CHANCE / 20
+    assert not found.weights[2:].any()
+    start = np.append(np.full(4, 0.5), np.pi / 4), np.zeros((2, 3))
+    exact = minimize(pooling.Outer(rows), pooling.Inner(rows), *start, tol=1e-6)
+    np.testing.assert_allclose(np.square(exact.x[:2]), found.weights[:2], rtol=0.02)
+    assert found.result.history["outer"][-1] <= exact.history["outer"][-1] + 1e-5
+
+
+def test_a_pool_without_information_ends():
+    """All judges say the same of all rows: nothing can be learned, and nothing breaks."""
+    voices = np.log(np.full((2, 3, 50), 1 / 3))
+    given = np.arange(50) % 3
+    rows = pooling.Rows(voices, np.eye(3)[given].T, np.ones(50), np.arange(50) % 2 == 0)
+    found = pooling.learn(rows, np.full(2, 0.5), partial(minimize, method=FewNumbers()))
+    assert np.isfinite([*found.offsets, *found.weights]).all()
+    assert found.weights.max() > 0  # somebody is heard
+
+
+def test_models_of_pairs_of_folds_trained_together(monkeypatch):
+    """Judge: the same models one by one."""
+    rng = np.random.default_rng(0)
+    X, label = rng.normal(size=(120, 3)).astype(np.float32), rng.integers(0, 3, 120)
+    X[:, 0] += label
+    weight, nobody = rng.uniform(0.5, 2, 120), np.zeros(120, bool)
+    order = np.arange(120)
+    task = Task(X, label, weight, nobody, order % 4, 4, 3, 5, order)
+    monkeypatch.setattr(problem, "LEFT", 1e-5)
+    together = LinearJudge().first(task)
+    monkeypatch.setattr(linear_judge, "TOGETHER", 0)
+    np.testing.assert_allclose(LinearJudge().first(task), together, atol=2e-4)
 
 
 def test_derivatives():

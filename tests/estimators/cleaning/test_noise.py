@@ -205,3 +205,13 @@ def test_noise_is_raised_in_all_classes():
     assert noise.rate(
         TRANSITION, np.array([0, 1, 2, 2]), np.array([1, 1, 1, 0.0])
     ) == pytest.approx((0.3 + 0.1 + 0.3) / 3)
+
+
+def test_counts_are_sums_of_posteriors():
+    """Judge: the posterior of each row."""
+    rng = np.random.default_rng(0)
+    p, given, weight = rng.dirichlet(np.ones(3), 50), rng.integers(0, 2, 50), rng.random(50)
+    expected = np.zeros((3, 3))  # nobody was given the last label
+    np.add.at(expected.T, given, weight[:, None] * noise.posterior(p, TRANSITION, given))
+    found = noise.ByLabel(p, given, weight).counts(TRANSITION)
+    np.testing.assert_allclose(found, expected)

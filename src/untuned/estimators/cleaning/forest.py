@@ -23,7 +23,7 @@ from untuned.estimators.cleaning.folds import FEWEST, Task, coarser, second_hand
 from untuned.estimators.cleaning.judges import Targets
 
 TREES = 140  # that judge each row, and the more the better for all who learn from them
-FEW_CLASSES = 6  # up to which a tree of numbers, one per class, is quicker than one of classes
+DEEPEST = 2**31 - 1
 FEW_TREES = 20  # of a pair of folds on sparse columns, where each takes long, and of a trial
 FOREST = 100  # trees that judge rows to come, which are most of the memory that a fit holds
 BLOCK = 2**20  # rows times trees times classes that are looked at together
@@ -41,8 +41,10 @@ class Grown(NamedTuple):
         rows, trees = self.leaves.shape
         ones, starts = np.ones(self.leaves.size, np.float32), np.arange(rows + 1) * trees
         sharing = csr_matrix((ones, self.leaves.ravel(), starts), shape=(rows, self.nodes.sum()))
-        found = sharing[train].T @ values[train]
-        found /= np.maximum(found.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        learned = np.zeros(values.shape, np.float32)  # finer than votes of some trees are
+        learned[train] = values[train]
+        found = sharing.T @ learned
+        found /= np.maximum(found.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
         return found, sharing
 
     def of_kept(self) -> Grown:
@@ -122,31 +124,49 @@ def grow(
     task: Task, train: np.ndarray, count: int, random: np.random.RandomState, kept: int
 ) -> list[Grown]:
     """Trees of the given labels of some rows; the first `kept` of them stay."""
-    from sklearn import config_context
-    from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor
-
-    # The squared error of zeros and ones splits as Gini's impurity does.
-    if task.classes <= FEW_CLASSES:
-        kind, codes = ExtraTreeRegressor, np.eye(task.classes)[:, task.classes == 2 :]
-    else:
-        kind, codes = ExtraTreeClassifier, np.arange(task.classes, dtype=float)[:, None]
-    X, target, weight = task.X[train], codes[task.label[train]], task.weight[train].astype(float)
+    X, label, weight = task.X[train], task.label[train], task.weight[train].astype(float)
+    target = label.astype(float)[:, None]
     if (weight == weight[0]).all():
-        weight = None  # whose check takes longer than a small tree
+        weight = None
     if issparse(X):
         X = X.tocsc()
         X.sort_indices()
     most, found = max(1, BLOCK // (len(task.label) * task.classes)), []
-    with config_context(skip_parameter_validation=True, assume_finite=True):
-        for start in range(0, count, most):
-            trees = [
-                kind(max_features="sqrt", random_state=random)
-                .fit(X, target, sample_weight=weight, check_input=False)
-                .tree_
-                for _ in range(min(most, count - start))
-            ]
-            found.append(_grown(trees, task.X, max(0, kept - start)))
+    for start in range(0, count, most):
+        several = range(min(most, count - start))
+        trees = [_tree(X, target, weight, task.classes, random) for _ in several]
+        found.append(_grown(trees, task.X, max(0, kept - start)))
     return found
+
+
+def _tree(
+    X: Any, target: np.ndarray, weight: np.ndarray | None, classes: int,
+    random: np.random.RandomState,
+) -> Any:  # fmt: skip
+    """One of scikit-learn's extra trees.
+
+    Its class takes as long to look at the labels of a few hundred rows as it does to grow, and does
+    so for every tree. What it then calls is called here; where another release calls it otherwise,
+    the class is asked.
+    """
+    from sklearn import tree
+
+    try:
+        codes = np.array([classes], np.intp)
+        criterion = tree._criterion.Gini(1, codes)
+        most = max(1, int(X.shape[1] ** 0.5))
+        splitter = tree._splitter.RandomSplitter
+        if issparse(X):
+            splitter = tree._splitter.RandomSparseSplitter
+        grown = tree._tree.Tree(X.shape[1], codes, 1)
+        builder = tree._tree.DepthFirstTreeBuilder(
+            splitter(criterion, most, 1, 0.0, random, None), 2, 1, 0.0, DEEPEST, 0.0
+        )
+        builder.build(grown, X, target, weight, None)
+        return grown
+    except (AttributeError, TypeError):
+        one = tree.ExtraTreeClassifier(max_features="sqrt", random_state=random)
+        return one.fit(X, target, sample_weight=weight).tree_
 
 
 def _grown(trees: list[Any], X: Any, kept: int) -> Grown:

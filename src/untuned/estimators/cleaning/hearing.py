@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from untuned.estimators.cleaning import noise, pairs, pooling
+from untuned.estimators.cleaning.few_numbers import FewNumbers
 from untuned.estimators.cleaning.folds import Task
 from untuned.estimators.cleaning.labelled_rows import scarce
 from untuned.estimators.cleaning.pooling import Pool
@@ -41,6 +43,8 @@ class Hearing:
         self.task = task
         self.options = options  # of `minimize`
         self.ends = ends
+        # Who names a method gets that one; it need not be quick.
+        self.for_pools = {"method": FewNumbers()} if options.get("method", "auto") == "auto" else {}
         self.noisy = ~task.trusted
         self.rank = np.argsort(task.order)
         drawn = np.random.default_rng(task.seed).permutation(len(task.label))
@@ -66,7 +70,8 @@ class Hearing:
         """Weights and offsets, from all rows or some."""
         voices, likelihood = voices.swapaxes(1, 2), likelihood.T
         known = pooling.Rows(voices, likelihood, self.task.weight[rows], self.half[rows])
-        return pooling.learn(pooling.some(known, np.argsort(self.rank[rows])), start, self.learn)
+        solve = partial(self.learn, **self.for_pools)
+        return pooling.learn(pooling.some(known, np.argsort(self.rank[rows])), start, solve)
 
     def settle(
         self, voices_given: Voices, transition: np.ndarray, judges: int, rounds: int,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 from scipy.special import betaln, expit, gammaln, log_ndtr
 
 PSEUDO_ROWS = 10.0 ** np.arange(6)  # per class, in favour of the same noise in all of them
 MOST_ROUNDS, SMALL = 200, 1e-5
 SLIPS = 0.05  # share of trusted labels that are wrong all the same
 STEPS = 30  # of Richardson's iteration
+BLOCK = 2**14  # entries that are looked at together: classes by rows, in the cache
 TINY = 1e-30  # keeps quotients of probabilities finite
 SURE_ROWS = 20  # fewest rows that say how much noise there is
 SIGMAS = 2.0  # standard errors beyond chance
@@ -106,12 +106,20 @@ def without_noise(probabilities: np.ndarray, transition: np.ndarray) -> np.ndarr
 
     The p >= 0 whose mixture p @ transition is nearest in likelihood, by Richardson's iteration.
     """
-    clean = probabilities.copy()
-    for _ in range(STEPS):
-        ratio = probabilities / np.maximum(clean @ transition, TINY)
-        clean *= ratio @ transition.T
-        clean /= clean.sum(1, keepdims=True)
-    return clean
+    found = np.empty(probabilities.shape)
+    back, forth = transition.astype(np.float32), transition.T.astype(np.float32)
+    most = max(1, BLOCK // len(transition))
+    for start in range(0, len(probabilities), most):
+        part = slice(start, start + most)
+        said = probabilities[part].T.astype(np.float32, order="C")
+        clean = said.copy()
+        for _ in range(STEPS):
+            ratio = forth @ clean
+            np.maximum(ratio, TINY, out=ratio)
+            np.divide(said, ratio, out=ratio)
+            clean *= back @ ratio  # sums to one as it did
+        found[part] = clean.T
+    return found / found.sum(axis=1, keepdims=True)
 
 
 def fit_transition(
@@ -121,16 +129,33 @@ def fit_transition(
 
     It maximizes sum_i weight_i log sum_j p_ij T_j,given(i), drawn as `shrunk` says.
     """
-    transition = start
-    rows = np.arange(len(given))
-    to_given = csr_array((weight, (given, rows)), shape=(len(start), len(given)))
+    transition, rows = start, ByLabel(probabilities, given, weight)
     for _ in range(MOST_ROUNDS):
-        new = shrunk((to_given @ posterior(probabilities, transition, given)).T)
+        new = shrunk(rows.counts(transition))
         moved = abs(new - transition).max()
         transition = new
         if moved < SMALL:
             break
     return transition
+
+
+class ByLabel:
+    """Rows in the order of given labels, so that what is asked again and again is quick."""
+
+    def __init__(self, probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray):
+        order = np.argsort(given, kind="stable")
+        ends = np.cumsum(np.bincount(given, minlength=probabilities.shape[1]))[:-1]
+        self.parts = list(
+            zip(np.split(probabilities[order], ends), np.split(weight[order], ends), strict=True)
+        )
+
+    def counts(self, transition: np.ndarray) -> np.ndarray:
+        """How many rows there are of (true, given) by `posterior`, the labels being known."""
+        found = np.empty(transition.shape)
+        for label, (probabilities, weight) in enumerate(self.parts):
+            total = np.maximum(probabilities @ transition[:, label], TINY)
+            found[:, label] = (weight / total) @ probabilities
+        return found * transition
 
 
 class Ceiling(NamedTuple):

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from untuned.estimators.cleaning.noise import MOST_ROUNDS, SMALL, TINY, posterior
+from untuned.estimators.cleaning.noise import MOST_ROUNDS, SMALL, TINY, ByLabel
 
 ANY = 0.5  # rows that a pair loses in each round, half of one for each number that is estimated
 
@@ -48,10 +47,8 @@ def _likeliest(
     Expectation and maximization; a pair that loses rows in each round, and explains no more than
     these, vanishes, and others get what it held (Figueiredo and Jain, 2002).
     """
-    probabilities, given, weight = rows
-    classes = len(start)
+    classes, by_label = len(start), ByLabel(*rows)
     others = ~np.eye(classes, dtype=bool)
-    to_given = csr_array((weight, (given, np.arange(len(given)))), shape=(classes, len(given)))
     alike = np.where(others, 0.5 * start[others].mean(), 0.0)
     own = np.where(pairs, 0.5 * start, 0.0)
     transition = np.eye(classes)
@@ -62,7 +59,7 @@ def _likeliest(
         moved, transition = abs(new - transition).max(), new
         if moved < SMALL:
             break
-        joint = (to_given @ posterior(probabilities, transition, given)).T
+        joint = by_label.counts(transition)
         count = np.maximum(joint.sum(axis=1, keepdims=True), TINY)
         joint[~others] = 0.0
         share = alike / np.maximum(alike + own, TINY)

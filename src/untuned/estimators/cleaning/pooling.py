@@ -4,15 +4,20 @@
     loss_i(w, b) = -log sum_j P(label given to i | true label j) p_ij
 
 A weight is a judge's share of the say and its temperature in one: above 1 it makes a hesitant judge
-surer. x holds the logarithms of weights and of a strength s. It is a bilevel problem over two
-halves h of the rows. Inside, each half learns its offsets; outside, the weights and the strength
-that holds offsets back are chosen so that each half's offsets predict the other half:
+surer. x holds the roots of weights and an angle of which a strength s is made. It is a bilevel
+problem over two halves h of the rows. Inside, each half learns its offsets; outside, the weights
+and the strength that holds offsets back are chosen so that each half's offsets predict the other
+half:
 
     g(x, y) = sum_h mean of loss_i(w, y_h), i in h,       + s / 2 |y_h|^2
     f(x, y) = sum_h mean of loss_i(w, y_h), i not in h,   + sum_k w_k / rows
 
 The last term is a prior that weighs as much as one row; it draws the weight of a judge that does
 not help to zero, and what is then next to nothing is taken for nothing.
+
+Most minima are at a bound: a weight of zero, offsets that are held back wholly or not at all. As a
+function of a root or an angle f bends upwards there, and Newton's method goes there in a step
+(few_numbers.py); as a function of logarithms it would slope down for ever.
 """
 
 from __future__ import annotations
@@ -27,9 +32,11 @@ from untuned.run import minimize
 from untuned.run.result import Result
 
 FAINT = 1e-4  # mixed into each judge, so that none is ever certain
+FAINTEST = 1e-12  # weight: where nobody knows anything, somebody must be heard all the same
 NOTHING = 0.05  # a weight below this share of the largest one changes no verdict
 STRENGTH, LEAST = 0.1, 1e-2  # at the start; the least makes g curve where all rows are undecided
-SMALLEST, LARGEST = -6.0, 6.0  # logarithms to start from: beyond, x could hardly find its way back
+MOST_STRENGTH = 100.0  # at which nothing is left of offsets
+BOUND = 0.05  # to start from: nearer to a bound, x could hardly find its way back
 # The slopes of a row are about 1, so those of the mean are known to 1 / sqrt(rows): a slope of this
 # share of that is none.
 CHANCE = 0.01
@@ -89,17 +96,19 @@ def learn(
     order = np.argsort(rows.half, kind="stable")  # halves in one piece each are quick to sum over
     rows = Rows(*(np.ascontiguousarray(leaf[..., order]) for leaf in rows))
     if isinstance(start, Pool):
-        x, y = np.clip(start.result.x, SMALLEST, LARGEST), start.result.y
+        x, y = start.result.x, start.result.y
     else:
-        x, y = np.log(np.maximum(np.append(start, STRENGTH), 1e-9)), np.zeros((2, classes))
-        x = np.maximum(x, SMALLEST)
+        x, y = np.append(np.sqrt(start), np.pi / 4), np.zeros((2, classes))
+    angle = np.arcsin(abs(np.sin(x[-1])))  # the same strength, in the first quarter
+    x = np.maximum(np.append(abs(x[:-1]), min(angle, np.pi / 2 - BOUND)), BOUND)
     small = CHANCE / np.sqrt(rows.weight.sum())
     result = solve(
         Outer(rows), Inner(rows), x, y, max_steps=MOST_STEPS,
         # Where time is up before the first step, nothing is known of slopes.
         callback=lambda seen: seen.step > 0 and seen.record["hypergrad_norm"] <= small,
     )  # fmt: skip
-    weights, offsets = np.exp(result.x[:judges]), result.y.mean(axis=0)
+    weights, offsets = np.square(result.x[:judges]), result.y.mean(axis=0)
+    weights = np.maximum(weights, FAINTEST)
     weights[weights < NOTHING * weights.max()] = 0.0
     return Pool(weights, offsets - offsets.mean(), result)
 
@@ -125,12 +134,15 @@ class _Side:
         totals = np.bincount(self.by, rows.weight, 2)
         self.share = rows.weight / np.maximum(totals, np.finfo(float).tiny)[self.by]
         self._last: _At | None = None
+        self._pooled: tuple[np.ndarray, np.ndarray] | None = None  # x, and voices by its weights
 
     def at(self, x: np.ndarray, y: np.ndarray) -> _At:
         """Values and derivatives are often asked for at the same point."""
         last = self._last
         if last is None or not (np.array_equal(y, last.y) and np.array_equal(x, last.x)):
-            scores = np.tensordot(np.exp(x[:-1]), self.rows.voices, 1)
+            if self._pooled is None or not np.array_equal(x, self._pooled[0]):
+                self._pooled = x, np.tensordot(np.square(x[:-1]), self.rows.voices, 1)
+            scores = self._pooled[1].copy()
             scores[:, : self.cut] += y[self.by[0], :, None]
             scores[:, self.cut :] += y[self.by[-1], :, None]
             p = softmax(scores, 0)
@@ -145,15 +157,22 @@ class _Side:
         at = self.at(x, y)
         return at.value, self.share * (at.p - at.posterior)
 
-    def by_weight(self, x: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-        """Slopes in the logarithms of weights."""
-        return np.exp(x[:-1]) * np.tensordot(self.rows.voices, slopes, 2)
+    def by_weight(self, slopes: np.ndarray) -> np.ndarray:
+        """Slopes in the weights."""
+        return np.tensordot(self.rows.voices, slopes, 2)
 
     def by_offset(self, slopes: np.ndarray) -> np.ndarray:
-        """Slopes in the offsets of both halves."""
-        found = np.zeros((2, len(slopes)))
-        found[self.by[0]] += slopes[:, : self.cut].sum(axis=1)
-        found[self.by[-1]] += slopes[:, self.cut :].sum(axis=1)
+        """Slopes in the offsets of both halves, (..., 2, classes) of (..., classes, rows)."""
+        found = np.zeros((*slopes.shape[:-2], 2, slopes.shape[-2]))
+        found[..., self.by[0], :] += slopes[..., : self.cut].sum(axis=-1)
+        found[..., self.by[-1], :] += slopes[..., self.cut :].sum(axis=-1)
+        return found
+
+    def bent(self, at: _At, change: np.ndarray) -> np.ndarray:
+        """The change of slopes (..., classes, rows) as scores change."""
+        found = _bent(at.p, change)
+        found -= _bent(at.posterior, change)
+        found *= self.share
         return found
 
 
@@ -175,7 +194,8 @@ class Inner:
         """g, grad_x g and grad_y g."""
         value, slopes = self.side.value_and_slopes(x, y)
         held, square = _strength(x), float(np.vdot(y, y))
-        in_x = np.append(self.side.by_weight(x, slopes), np.exp(x[-1]) * square / 2)
+        in_x = np.append(self.side.by_weight(slopes), _strengthening(x) * square / 2)
+        in_x *= bend(x)[0]
         return value + held / 2 * square, in_x, self.side.by_offset(slopes) + held * y
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
@@ -183,28 +203,32 @@ class Inner:
         at = self.side.at(x, y)
 
         def pull(v: np.ndarray, wrt: str) -> Any:
-            by_row = v.T[:, self.side.by]
-            change = _bent(at.p, by_row) - _bent(at.posterior, by_row)
-            change *= self.side.share
+            change = self.side.bent(at, v.T[:, self.side.by])
             in_y = None if wrt == "x" else self.side.by_offset(change) + _strength(x) * v
             if wrt == "y":
                 return in_y
-            in_x = np.append(self.side.by_weight(x, change), np.exp(x[-1]) * np.vdot(y, v))
+            in_x = np.append(self.side.by_weight(change), _strengthening(x) * np.vdot(y, v))
+            in_x *= bend(x)[0]
             return in_x if wrt == "x" else (in_x, in_y)
 
         return pull
+
+    def cross(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Changes of grad_y g, one for each weight and one for the share of the angle."""
+        by_weight = self.side.bent(self.side.at(x, y), self.side.rows.voices)
+        return np.concatenate([self.side.by_offset(by_weight), _strengthening(x) * y[None]])
 
     def hessian_blocks(self, y: np.ndarray) -> tuple[int, int, float]:
         """A block for each half, made of all rows."""
         return *y.shape, 1.0
 
-    def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The blocks."""
+    def hessian(self, x: np.ndarray, y: np.ndarray, convex: bool = False) -> np.ndarray:
+        """The blocks; without what noise takes from them, they are never indefinite."""
         at, share = self.side.at(x, y), self.side.share
         found = np.zeros((2, y.shape[1], y.shape[1]))
-        for half in range(2):
-            part = self.side.by == half
-            for sign, p in ((1, at.p[:, part]), (-1, at.posterior[:, part])):
+        cut = self.side.cut
+        for half, part in ((self.side.by[0], slice(cut)), (self.side.by[-1], slice(cut, None))):
+            for sign, p in ((1, at.p[:, part]), (-1, at.posterior[:, part]))[: 1 if convex else 2]:
                 shared = share[part] * p
                 found[half] += sign * (np.diag(shared.sum(axis=1)) - shared @ p.T)
         return found + _strength(x) * np.eye(y.shape[1])
@@ -215,24 +239,52 @@ class Outer:
 
     def __init__(self, rows: Rows):
         self.side = _Side(rows, own=False)
-        self.prior = np.append(np.full(len(rows.voices), 1 / rows.weight.sum()), 0.0)
+        self.prior = 1 / rows.weight.sum()
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        return self.side.at(x, y).value + float(self.prior @ np.exp(x))
+        return self.side.at(x, y).value + self.prior * float(np.square(x[:-1]).sum())
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """f, grad_x f and grad_y f."""
-        value, slopes = self.side.value_and_slopes(x, y)
-        prior = self.prior * np.exp(x)
-        in_x = np.append(self.side.by_weight(x, slopes), 0.0) + prior
-        return value + prior.sum(), in_x, self.side.by_offset(slopes)
+        value, in_shares, in_y = self.by_shares(x, y)
+        return value, bend(x)[0] * in_shares, in_y
+
+    def by_shares(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """f and its slopes in weights and the share of the angle, and grad_y f."""
+        _, slopes = self.side.value_and_slopes(x, y)
+        in_shares = np.append(self.side.by_weight(slopes) + self.prior, 0.0)
+        return self(x, y), in_shares, self.side.by_offset(slopes)
+
+    def curvature(self, x: np.ndarray, y: np.ndarray, along: np.ndarray) -> np.ndarray:
+        """Second derivatives of the loss as weights change, and offsets with them, as `along`
+        says: (numbers, 2, classes)."""
+        change = np.swapaxes(along, 1, 2)[..., self.side.by]
+        change[:-1] += self.side.rows.voices
+        bent = self.side.bent(self.side.at(x, y), change)
+        return bent.reshape(len(change), -1) @ change.reshape(len(change), -1).T
+
+
+def bend(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First and second derivatives of weights in their roots, and of sin^2 in the angle."""
+    twice = 2 * x[-1]
+    first = np.append(2 * x[:-1], np.sin(twice))
+    return first, np.append(np.full(len(x) - 1, 2.0), 2 * np.cos(twice))
 
 
 def _strength(x: np.ndarray) -> float:
-    return float(np.exp(x[-1])) + LEAST
+    """From none to the most, as an angle goes from a right one to zero; STRENGTH half way."""
+    share = float(np.sin(x[-1])) ** 2
+    return STRENGTH * (1 - share) / (share + STRENGTH / MOST_STRENGTH) + LEAST
+
+
+def _strengthening(x: np.ndarray) -> float:
+    """The slope of the strength in sin^2."""
+    share, least = float(np.sin(x[-1])) ** 2, STRENGTH / MOST_STRENGTH
+    return -STRENGTH * (1 + least) / (share + least) ** 2
 
 
 def _bent(p: np.ndarray, v: np.ndarray) -> np.ndarray:
     """The change of probabilities p as their logarithms change by v."""
     pv = p * v
-    return pv - p * pv.sum(axis=0)
+    pv -= p * pv.sum(axis=-2, keepdims=True)
+    return pv
