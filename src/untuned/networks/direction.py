@@ -27,8 +27,7 @@ class Direction:
     """
 
     def __init__(self, parameters: Tensors):
-        self.mean = {name: torch.zeros_like(part) for name, part in parameters.items()}
-        self.squares = {name: torch.zeros_like(part) for name, part in parameters.items()}
+        self.mean, self.squares = _zeros(parameters), _zeros(parameters)
         self.seen, self.batches = 0, 0.0  # those looked at, and how many they were by their rows
 
     def add(self, trusted: Tensors, training: Tensors | None, share: float) -> None:
@@ -46,7 +45,7 @@ class Direction:
         for name, part in trusted.items():
             self.mean[name].mul_(kept).add_(part, alpha=1 - kept)
             self.squares[name].mul_(SQUARES)
-            scale = streams[-1][name]
+            scale = streams[-1][name].to(self.squares[name].dtype)
             self.squares[name].addcmul_(scale, scale, value=1 - SQUARES)
 
     def value(self) -> Tensors:
@@ -65,6 +64,14 @@ class Direction:
             kept.clear()
             kept.update((name, part.to(device, copy=True)) for name, part in given.items())
         self.seen, self.batches = int(state["seen"]), float(state["batches"])
+
+
+def _zeros(parameters: Tensors) -> Tensors:
+    """Running means at their start, in full precision: in bfloat16 0.999 of a number is itself."""
+    wide = lambda dtype: torch.promote_types(dtype, torch.float32)
+    return {
+        name: torch.zeros_like(part, dtype=wide(part.dtype)) for name, part in parameters.items()
+    }
 
 
 def _scale(squares: torch.Tensor) -> torch.Tensor:

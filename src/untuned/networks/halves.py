@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -112,6 +113,8 @@ def _tensors(nested: Any) -> list[torch.Tensor]:
     """The tensors with rows that are anywhere inside."""
     if isinstance(nested, torch.Tensor):
         return [nested] if nested.ndim else []
+    if is_dataclass(nested) and not isinstance(nested, type):
+        nested = vars(nested)
     if isinstance(nested, Mapping):
         nested = tuple(nested.values())
     if isinstance(nested, tuple | list):

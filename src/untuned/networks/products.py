@@ -20,7 +20,12 @@ def gradients(loss: torch.Tensor, parameters: Tensors) -> Tensors:
     found = torch.autograd.grad(
         loss, list(parameters.values()), allow_unused=True, materialize_grads=True
     )
-    return dict(zip(parameters, found, strict=True))
+    return {name: dense(part) for name, part in zip(parameters, found, strict=True)}
+
+
+def dense(gradient: torch.Tensor) -> torch.Tensor:
+    """A gradient as numbers for every entry; an embedding may give those of its rows alone."""
+    return gradient.to_dense() if gradient.is_sparse else gradient
 
 
 class Pullback:
@@ -56,7 +61,7 @@ class Pullback:
                 "use_reentrant=False: the other kind shows no parameters.)"
             )
         self._graph = {
-            name: torch.zeros_like(own) if part is None else part
+            name: torch.zeros_like(own) if part is None else dense(part)
             for (name, own), part in zip(parameters.items(), found, strict=True)
         }
         self.gradient = {name: part.detach() for name, part in self._graph.items()}
@@ -66,7 +71,8 @@ class Pullback:
         parts = {name: part for name, part in self._graph.items() if part.requires_grad}
         try:
             (products,) = torch.autograd.grad(
-                list(parts.values()), self.weights, [v[name] for name in parts],
+                list(parts.values()), self.weights,
+                [v[name].to(part.dtype) for name, part in parts.items()],
                 allow_unused=True, materialize_grads=True, retain_graph=True,
             )  # fmt: skip
         except RuntimeError as error:
@@ -86,7 +92,7 @@ def differences(
 ) -> torch.Tensor:
     """The products by symmetric differences of the losses along v: two passes forwards."""
     # Where rounding and curvature spoil a symmetric difference of about one about equally.
-    finest = max(torch.finfo(part.dtype).eps for part in v.values())
+    finest = max(torch.finfo(part.dtype).eps for part in parameters.values())
     move = finest ** (1 / 3) / max(1e-30, float(max(part.abs().max() for part in v.values())))
     sides = []
     with torch.no_grad(), buffers_kept(model), _same_random_numbers() as again:

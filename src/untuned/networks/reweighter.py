@@ -239,7 +239,7 @@ class Reweighter:
         if losses.ndim != 1:
             raise ValueError(
                 f"The losses have shape {tuple(losses.shape)}; expected one loss per row, so use "
-                "reduction='none'."
+                "reduction='none', and a mean over what one row has several of: losses.mean(1)."
             )
         if index is None:
             if self._last is not None:

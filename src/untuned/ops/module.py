@@ -14,6 +14,7 @@ def from_module(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], Calla
 
     Returns ``(parameters, apply)`` with ``apply(parameters, *inputs)`` the module's output, so
     that the weights of a network can be the inner variable y. The module is not changed.
+    Frozen parameters (``requires_grad=False``) stay as they are, unless all of them are frozen.
 
     A module in training mode may hold batch norm and dropout. Batch norm then uses the statistics
     of the rows it is given, and its running ones stay as they are; once y is found, load it into
@@ -34,7 +35,9 @@ def from_module(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], Calla
         raise ValueError(
             f"from_module was given a {type(module).__name__}; it expects a torch.nn.Module."
         )
-    parameters = {key: part.detach().clone() for key, part in module.named_parameters()}
+    every = dict(module.named_parameters())
+    trained = {key: part for key, part in every.items() if part.requires_grad} or every
+    parameters = {key: part.detach().clone() for key, part in trained.items()}
     call = torch.func.functional_call
 
     def apply(parameters: dict[str, torch.Tensor], *inputs: Any, **options: Any) -> Any:

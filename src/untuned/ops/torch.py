@@ -171,9 +171,11 @@ def gradients(result: Any, leaves: list[torch.Tensor], v: Any = None, **options:
             result = [sum((part * w).sum() for part, w in kept)] if kept else []
     if not result or not result[0].requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
-    return list(
-        torch.autograd.grad(result[0], leaves, allow_unused=True, materialize_grads=True, **options)
+    found = torch.autograd.grad(
+        result[0], leaves, allow_unused=True, materialize_grads=True, **options
     )
+    # An embedding may give the gradients of the rows it has used alone.
+    return [part.to_dense() if part.is_sparse else part for part in found]
 
 
 def value(fn: Callable, x: Tree, y: Tree, /) -> Scalar:
