@@ -271,6 +271,41 @@ def test_an_online_run_makes_the_steps_it_says(monkeypatch):
     assert [entry[3] for entry in asked] == [None] * 3 + ["class"] + [None] * 6 + ["class"] * 2
 
 
+def test_what_is_trained_on(monkeypatch):
+    """Random rows of the first task; then random ones, equally many per class, or those chosen."""
+    stream = blobs(tasks=2)
+    rare = np.r_[:12, 60:120]  # 12 rows of one class and 60 of the other
+    stream = stream._replace(
+        tasks=tuple(task._replace(X=task.X[rare], y=task.y[rare]) for task in stream.tasks)
+    )
+    trained = []
+    real = learner._Learner._loss
+
+    def watched(self, number, X, y, *weights):
+        trained.append((number, y))
+        return real(self, number, X, y, *weights)
+
+    monkeypatch.setattr(learner._Learner, "_loss", watched)
+    protocol = Online(batch=72, chosen=10, replay_batch=10, memory=20, passes=4)
+
+    def shares(method):
+        trained.clear()
+        learner.learn(stream, method, protocol, 0)
+        return [[int((y == 0).sum()) for number, y in trained if number == task] for task in (0, 1)]
+
+    (first, random), (same, per_class) = shares("uniform"), shares("uniform-per-class-training")
+    assert same[:4] == first[:4]  # the first task; the others are replayed rows
+    assert per_class == [5] * 4
+    assert random != per_class
+    assert shares("auto")[1][1:] == [5] * 3  # auto takes as many of each class, from pass 2 on
+
+
+def test_rows_that_differ_in_training_alone_are_for_streams_that_choose():
+    common = (0, None, None, False, None, 1, "paper", tuple(protocols.ROWS))
+    assert "uniform-per-class-training" in runs.plan(False, *common).methods
+    assert "uniform-per-class-training" not in runs.plan(True, *common).methods
+
+
 def test_spread_is_that_of_the_weights_the_memory_was_drawn_by(monkeypatch):
     """Of every task's own choice, at no further cost; not of older tasks that choose again."""
     real = learner.select_among

@@ -14,7 +14,7 @@ from untuned.coreset.selectors.candidates import Candidates, evaluating, outputs
 from untuned.coreset.selectors.matching import in_turns
 from untuned.coreset.selectors.sampling import drawn
 from untuned.coreset.selectors.slots import pick
-from untuned.util.wording import brief, unknown
+from untuned.util.wording import NO_TORCH, brief, unknown
 
 # name -> "module:function"; modules are imported when a selector is asked for.
 SELECTORS = {
@@ -128,9 +128,14 @@ def _picked(found: Any, c: Candidates, size: int, balance: str | None) -> Any:
 
 def _found(c: Candidates, size: int, method: str, options: dict[str, Any]) -> Any:
     """What a selector gives: rows and weights, or lambda where it is on the simplex."""
-    selector = _selector(method, options)
-    with evaluating(c.model) if c.model is not None else nullcontext():
-        return selector(c, size, **options)
+    try:
+        selector = _selector(method, options)
+        with evaluating(c.model) if c.model is not None else nullcontext():
+            return selector(c, size, **options)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModuleNotFoundError(f"method={method!r} {NO_TORCH}", name="torch") from None
 
 
 def _equal_parts(

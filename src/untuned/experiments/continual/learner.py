@@ -16,6 +16,7 @@ import torch
 from torch.nn import functional
 
 from untuned.coreset.selectors.candidates import ROWS_PER_PASS, evaluating
+from untuned.coreset.selectors.matching import in_turns
 from untuned.coreset.selectors.registry import checked, select_among
 from untuned.experiments.continual import networks
 from untuned.experiments.continual.memory import Part, ReplayMemory
@@ -128,13 +129,17 @@ class _Learner:
             picked, replay = [], self._replay()
             for batch in batches:
                 size = min(p.chosen, len(batch))
-                random = self.order.permutation(batch)[:size]
-                chooses = last or (self.row.trains and number > 0 and turn > 0)
-                chosen = random
-                if chooses:
+                shuffled = self.order.permutation(batch)
+                trained = shuffled[:size]
+                trains = self.row.trains if number > 0 else "random"
+                if trains == "per class":
+                    of_class = [shuffled[task.y[shuffled] == label] for label in task.classes]
+                    trained = in_turns(of_class, size)
+                chosen = trained
+                if last or (trains == "chosen" and turn > 0):
                     rows, _, _ = self._choose(number, task.X[batch], task.y[batch], size)
                     chosen = batch[rows]
-                trained = chosen if self.row.trains and number > 0 else random
+                    trained = chosen if trains == "chosen" else trained
                 loss = self._loss(number, *self._tensors(number, task.X[trained], task.y[trained]))
                 if replay is not None:
                     task_of, X, y, weights = next(replay)

@@ -32,6 +32,7 @@ class Dropout(nn.Module):
     def __init__(self, probability: float):
         super().__init__()
         self.zeros = round(probability * 2**16)  # of the values that two bytes have
+        self.scale = np.float32(2**16 / (2**16 - self.zeros))
         self._random: np.random.Generator | None = None
 
     def forward(self, x: Any) -> Any:
@@ -41,7 +42,7 @@ class Dropout(nn.Module):
         if self._random is None:
             self._random = np.random.Generator(np.random.SFC64(int(torch.randint(2**31, ()))))
         values = np.frombuffer(self._random.bytes(2 * x.numel()), np.uint16)
-        kept = (values >= self.zeros).astype(np.float32) * (2**16 / (2**16 - self.zeros))
+        kept = np.multiply(values >= self.zeros, self.scale, dtype=np.float32)
         # In the order in which x lies in memory: the product then needs no copy of either.
         return x * torch.from_numpy(kept).as_strided(x.shape, x.stride()).to(x)
 
@@ -59,9 +60,9 @@ class Block(nn.Module):
 
     def forward(self, x: Any) -> Any:
         """Drop(BN(ReLU(h + shortcut))), h = Drop(BN(ReLU(conv)))."""
-        h = self.drop(self.norm1(functional.relu(self.conv(x))))
-        h = h + (x if self.shortcut is None else self.shortcut(x))
-        return self.drop(self.norm2(functional.relu(h)))
+        h = self.drop(self.norm1(functional.relu_(self.conv(x))))
+        h += x if self.shortcut is None else self.shortcut(x)
+        return self.drop(self.norm2(functional.relu_(h)))
 
 
 class SmallResNet(nn.Module):
@@ -85,7 +86,7 @@ class SmallResNet(nn.Module):
 
     def forward(self, x: Any) -> Any:
         """Logits of all classes."""
-        x = functional.relu(self.norm(self.stem(x)))
+        x = functional.relu_(self.norm(self.stem(x)))
         x = functional.adaptive_avg_pool2d(self.blocks(x), 1)
         return self.head(x.flatten(1))
 

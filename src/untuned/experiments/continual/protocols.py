@@ -74,7 +74,9 @@ class Row(NamedTuple):
     """A row of Table 1: a selector and how it takes part in the stream."""
 
     title: str
-    trains: bool = False  # whether it also chooses what is trained on
+    # What is trained on of a stream batch, from the second task on: "random" rows, "per class" an
+    # equal number of each class at random, or the rows "chosen" by the selector.
+    trains: str = "random"
     simplex: bool = False  # whether it gives weights of all rows
     selector: str | None = None  # its name in `untuned.coreset`, where the row has another
     per_class: bool = False  # whether memories take equal numbers of each class in every preset
@@ -89,17 +91,24 @@ ROWS = {
     "k-means-embedding": Row("k-means embedding"),
     "uniform": Row("Uniform Sampling"),
     "uniform-per-class": Row("Uniform, per class", selector="uniform", per_class=True),
+    "uniform-per-class-training": Row(
+        "Uniform, per class, training too", "per class", selector="uniform", per_class=True
+    ),
     "icarl": Row("iCaRL"),
     "grad-matching": Row("Grad Matching"),
     "gcr": Row("GCR", weighted=True),
-    "greedy-coreset": Row("Greedy Coreset", trains=True),
+    "greedy-coreset": Row("Greedy Coreset", trains="chosen"),
     "pbcs": Row("PBCS"),
-    "bcsr": Row("BCSR", trains=True, simplex=True),
-    "s-tfbo": Row("S-TFBO", trains=True, simplex=True),
-    "d-tfbo": Row("D-TFBO", trains=True, simplex=True),
-    "s-tfbo-prototypes": Row("S-TFBO, prototypes", True, True, "s-tfbo", criterion="prototypes"),
-    "d-tfbo-prototypes": Row("D-TFBO, prototypes", True, True, "d-tfbo", criterion="prototypes"),
-    "auto": Row("auto", trains=True),
+    "bcsr": Row("BCSR", trains="chosen", simplex=True),
+    "s-tfbo": Row("S-TFBO", trains="chosen", simplex=True),
+    "d-tfbo": Row("D-TFBO", trains="chosen", simplex=True),
+    "s-tfbo-prototypes": Row(
+        "S-TFBO, prototypes", "chosen", True, "s-tfbo", criterion="prototypes"
+    ),
+    "d-tfbo-prototypes": Row(
+        "D-TFBO, prototypes", "chosen", True, "d-tfbo", criterion="prototypes"
+    ),
+    "auto": Row("auto", trains="chosen"),
 }
 
 
