@@ -319,6 +319,14 @@ def test_bad_parameters(parameters, words):
         small(**parameters).fit(X, y)
 
 
+def test_a_surplus_name_of_groups_is_named():
+    """Of {"a": ..., "b": ..., "c": ...} for columns a and b it was 'a' that did not exist."""
+    X, y = rows()
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"])
+    with pytest.raises(ValueError, match="There is no feature 'c'"):
+        small(penalty={"a": 1, "b": 1, "c": 2}).fit(frame, y)
+
+
 def test_bad_rows():
     X, y = rows()
     with pytest.raises(ValueError, match=r"one class only, [0-9]+; expected"):

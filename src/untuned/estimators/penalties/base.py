@@ -56,6 +56,9 @@ class BilevelLinear(BaseEstimator):
         from untuned.estimators.penalties.selection.judging import Rows
 
         settings = self._settings()
+        # Weights that add up to one, say, are not those of a single row.
+        unit = min(1.0, weight.sum() / np.count_nonzero(weight))
+        weight = weight / unit
         columns = target.shape[1]
         feature_names = getattr(self, "feature_names_in_", None)
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
@@ -111,9 +114,10 @@ class BilevelLinear(BaseEstimator):
             coef, intercept = sparse_search.fit(rows, chosen.member, found)
             if mixed:
                 self.l1_ratio_ = float(found.share)
-        self.regularization_ = found.strengths
+        self.regularization_ = found.strengths * unit
         self.groups_ = np.array(chosen.names, dtype=object)
-        self.result_, self.n_iter_, self.path_ = found.result, found.steps, found.path
+        self.result_, self.n_iter_ = found.result, found.steps
+        self.path_ = found.path.in_units(unit)
         coef = (coef / table.scale[:, None]).T
         return coef, intercept - coef @ table.mean
 

@@ -54,7 +54,8 @@ def make(
 def _in_order(penalty: Mapping, features: int, feature_names: Any) -> list[Any]:
     """The group of each feature, from a mapping whose keys are names or positions."""
     known = list(range(features)) if feature_names is None else list(feature_names)
-    keys = known if set(penalty) <= set(known) else list(range(features))
+    # One known name among the keys makes all of them names, or a surplus one would go unnamed.
+    keys = list(range(features)) if set(penalty).isdisjoint(known) else known
     strange = [key for key in penalty if key not in keys]
     if strange:
         raise unknown("feature", strange[0], map(str, known))

@@ -111,7 +111,9 @@ class BilevelLogisticRegression(ClassifierMixin, WithNorm):
         if binary:
             target, names = (2.0 * codes - 1)[:, None], self.classes_[1:]
         else:
-            target, names = np.eye(len(self.classes_), dtype=np.float32)[codes], self.classes_
+            # By columns, as models want them: there may be very many rows.
+            target = np.eye(len(self.classes_), dtype=np.float32)[:, codes].T
+            names = self.classes_
         loss = "logistic" if binary else "softmax"
         weight = self._weights(sample_weight, X)
         found = self._search(loss, X, target, codes, names, weight)

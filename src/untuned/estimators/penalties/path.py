@@ -23,6 +23,11 @@ class Path(NamedTuple):
     coef: np.ndarray
     found: np.ndarray  # (steps, groups), the strengths after each step
 
+    def in_units(self, unit: float) -> Path:
+        """With all strengths this many times as strong."""
+        found = (unit * self.found).astype(self.found.dtype)
+        return self._replace(strengths=unit * self.strengths, found=found)
+
     def best(self) -> int:
         """The point with the least loss."""
         return int(np.argmin(self.loss))

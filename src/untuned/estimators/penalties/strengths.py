@@ -80,9 +80,12 @@ class Shares(NamedTuple):
 
     def fixed(self, s: np.ndarray) -> Strengths:
         """Strengths (features, columns) that every model has, whatever x; nothing to pull on."""
-        t = np.full((len(self.total), 1), np.exp(np.log(s).mean()))
-        s = np.repeat(s[:, None], len(self.total), axis=1)
+        dtype = self.total.dtype
+        t = np.full((len(self.total), 1), np.exp(np.log(s).mean()), dtype)
+        once = tuple(slice(None if step else 1) for step in s.strides)
+        s = np.repeat(s[once][:, None].astype(dtype), len(self.total), axis=1)
         turn = Turn.make(s, t[:, 0], self.total, self.scaling)
+        s = np.broadcast_to(s, (len(self.group), len(self.total), self.group.shape[1]))
         return Strengths(self, s, t, turn, np.zeros((0, 0)), np.zeros((0, 0)))
 
     def _bent(self, x: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -161,8 +164,7 @@ class Strengths(NamedTuple):
         for u, q in in_w:
             by_factor = self.turn.back(q)
             by_factor *= u
-            for _ in range(2):
-                self.turn.scale(by_factor)
+            by_factor /= self.turn.root() ** 2
             falls += 0.5 * by_factor.sum(axis=(0, 2)) / self.shares.total
         return falls
 

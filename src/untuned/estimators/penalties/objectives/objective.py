@@ -9,23 +9,18 @@ strengths that its share of the vectors gives,
     doubt = log(1 + exp(-c)) + sum over groups of log cosh(d_k / 2)
 
 Squared errors are in units of their variance, so for them it multiplies the second part of doubt;
-the first is left out, as squared errors keep coefficients finite by themselves.
-
-Strengths are in scikit-learn's units (s = 1/C, s = alpha): they weigh against a sum over rows,
-so what is found on a part of the rows holds for all of them.
+the first is left out, as they keep coefficients finite by themselves.
+Strengths (s = 1/C, s = alpha) weigh against a sum over rows: what some rows say holds for all.
 
 **Doubt** is that coefficients of standardised features are large, and that groups differ: minus
 the logarithm of half-Cauchy densities of the common scale exp(-c/2), and of exp(-d_k / 2) in
 logarithms, as in the horseshoe prior (Carvalho, Polson and Scott). Those are flat enough to let a
 few groups go far, and the more rows the less they count.
-**Judges' log-losses are bounded** where rounding ends the probabilities that `log_loss` counts: a
-row far out, whose loss grows with its distance, would else choose the strength for all others.
+**Judges' log-losses are bounded** at -log(eps), or one row far out would choose for all others.
 **Coefficients are turned and scaled** (scaling.py), so that g curves about alike in every u, which
 spares conjugate gradients most of their steps; and where s grows w falls before u is solved for.
-**Softmax is the same for intercepts that all grow alike**: a term that asks for a sum of zero
-changes no prediction, and makes g curve in that direction too.
-**Derivatives are in closed form** (`untuned.ops.ClosedForm`): a fit of a few thousand rows is over
-before a compiler has begun. With w = T(x) u, p = grad_w g and q = (grad_ww g) T v,
+**Softmax is the same for intercepts that all grow alike**: a term asks for a sum of zero.
+**Derivatives are in closed form**. With w = T(x) u, p = grad_w g and q = (grad_ww g) T v,
 
     grad_u g = T^t p,   (grad_uu g) v = T^t q,
     (grad_xu g) v = d/dx [<q, T u> + <p, T v> + <s, w * T v> / N]      with all but T and s fixed
@@ -73,9 +68,8 @@ class Point(NamedTuple):
 class Models:
     """All models: their rows, who uses which, and the point that was looked at last.
 
-    `train` has weights that sum to 1 for each model and `valid` weights that sum to 1 for each
-    vector, both (rows, models); `doubt` is (vectors, 2), 1/n for both parts of doubt. `fixed` are
-    strengths that do not follow x. Shapes are those of stacked.py.
+    `train` has weights that sum to 1 for each model and `valid` for each vector, (rows, models);
+    `doubt` is (vectors, 2), 1/n for both parts. `fixed` are strengths that do not follow x.
     """
 
     def __init__(
@@ -101,6 +95,7 @@ class Models:
         """Coefficients and outputs at (x, y); f and g often ask for the same one."""
         last = self._last
         if last is None or not (np.array_equal(x, last.x) and np.array_equal(y, last.y)):
+            self._last = last = None  # so that nothing of it is kept meanwhile
             strengths = self.strengths(x)
             w = strengths.turn.forth(stacked.coefficients(y))
             # Without a basis they are found again by two products of numbers, and may be very many.
@@ -108,6 +103,10 @@ class Models:
             last = Point(x, y, strengths, turned, self.outputs(w, y[:, -1]))
         self._last = last._replace(y=y)  # whose twin need not be kept
         return self._last
+
+    def keep(self, x: np.ndarray, y: np.ndarray, strengths: Strengths, z: np.ndarray) -> None:
+        """What is known at (x, y) without a product with X; only where there is no basis."""
+        self._last = Point(x, y, strengths, None, z)
 
     def inner_variable(self, x: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
         """y with coefficients (features, models, columns) and intercepts (models, columns)."""
@@ -170,14 +169,13 @@ class Inner:
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
         m, at = self.models, self.models.at(x, y)
-        b = y[:, -1]
-        w = at.w
-        squares = np.einsum("jkc,jkc,jkc->k", at.strengths.s, w, w)
-        del w  # there may be very many
-        penalty = (squares / m.shares.total).sum()
-        penalty += m.intercept_penalty * (b**2).sum() + ((b @ m.alike) ** 2).sum()
         value = np.vdot(m.train[:, 0], m.loss.value(at.z, m.target, 1))
-        return float(value + 0.5 * penalty)
+        return float(value + 0.5 * self.held(at.strengths, at.w, y[:, -1]).sum())
+
+    def held(self, strengths: Strengths, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Twice each model's penalty on coefficients w and intercepts b of y."""
+        squares = np.einsum("jkc,jkc,jkc->k", strengths.s, w, w)
+        return squares / self.models.shares.total + (b * self._pull_on_intercept(b)).sum(axis=1)
 
     def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """grad_y g."""
@@ -238,7 +236,8 @@ class Inner:
     def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The block of each model, from some of its rows."""
         m, at = self.models, self.models.at(x, y)
-        some = slice(None, None, stacked.every(at.z.shape[-1], y[0].size))
+        used = np.flatnonzero(m.train.any(axis=(0, 1)))  # others could be every second one
+        some = used[:: stacked.every(len(used), y[0].size)]
         X = m.table.X[some]
         X = (X.toarray() if sparse.issparse(X) else X) - m.table.shift
         train = m.train[:, 0, some]
@@ -251,7 +250,7 @@ class Inner:
             ones = [np.full(len(X), m.down[c], X.dtype) for c in columns]
             along = [np.column_stack([X @ turns[c], ones[c]]) for c in columns]
             block = stacked.hessian(
-                along, m.loss.bend(at.z[k, :, some], 0, m.target[:, some]), train[k]
+                along, m.loss.bend(at.z[k][:, some], 0, m.target[:, some]), train[k]
             )
             for c in columns:
                 held = at.strengths.s[:, k, c] / m.shares.total[k]
@@ -264,7 +263,8 @@ class Inner:
         """Gradients in w and in the intercepts of y."""
         m = self.models
         in_w, in_intercept = m.back(m.train * m.loss.slope(at.z, m.target, 1))
-        held = at.w * at.strengths.s
+        held = at.w if at.turned is None else at.w.copy()  # not kept by the point
+        held *= at.strengths.s
         held /= m.shares.total[:, None]
         in_w += held
         return in_w, in_intercept + self._pull_on_intercept(at.y[:, -1])

@@ -10,7 +10,12 @@ from untuned import ops as array_libraries
 from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES
 from untuned.estimators.penalties.folds import RowRoles
-from untuned.estimators.penalties.objectives import closed_ridge, kernel_newton, scaling
+from untuned.estimators.penalties.objectives import (
+    closed_ridge,
+    kernel_newton,
+    nonlinear_cg,
+    scaling,
+)
 from untuned.estimators.penalties.objectives.closed import Closed
 from untuned.estimators.penalties.objectives.objective import Inner, Models
 from untuned.estimators.penalties.objectives.scaling import Scaling
@@ -22,6 +27,9 @@ from untuned.solvers.numerics import newton_cg, preconditioner
 Scales = Callable[[], Scaling]  # made where it is needed
 
 ROUGH = 0.1  # share of the error that is left in the model that the search starts from
+# Of classes with very many features: shares of the gradient of no model at all, where solves begin.
+EXACT = {"float64": 1e-8, "float32": 3e-5}
+SETTLED = 1e-4  # where models are compared
 
 
 def make(
@@ -68,11 +76,27 @@ def fit(
 
     Roughly where there is no start, which is what a start is made of.
     """
-    # The same for all coefficients: no array of their size, of which there may be very many.
-    alike = np.full((1, group.shape[1]), strengths[0])
-    each = strengths[group] if np.ptp(strengths) else alike
+    each = of_coefficients(strengths, group)
     w, b = fit_all(rows, np.ones((len(rows.weight), 1), bool), scales, each, start)
     return w[:, 0], b[0]
+
+
+def of_coefficients(strengths: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """The strengths (features, columns) of groups, each kept once where they repeat themselves:
+    there may be very many coefficients."""
+    once = tuple(slice(None if step else 1) for step in group.strides)
+    each = strengths[group[once]] if np.ptp(strengths) else np.full((1, 1), strengths[0])
+    return np.broadcast_to(each, group.shape)
+
+
+def from_nothing(rows: Rows) -> bool:
+    """Whether models of these rows are solved by nonlinear_cg.py, from none."""
+    return rows.table.X.shape[1] > scaling.MOST_TURNED and LOSSES[rows.loss].is_log_loss
+
+
+def nothing(features: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """No model: coefficients, which take no memory, and intercepts."""
+    return np.broadcast_to(np.float32(0), (features, columns)), np.zeros(columns)
 
 
 def fit_all(
@@ -81,8 +105,8 @@ def fit_all(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """As `fit`, for each column of `train` a model on those rows: (features, models, columns).
 
-    Strengths are (features, columns), or (1, columns) where those of features are alike.
-    `share` of the start's error may be left; by default what rounding leaves.
+    `share` of the start's error may be left; by default what rounding leaves. Models of classes
+    with very many features start from nothing.
     """
     loss, table, target, weight = rows
     dtype, weights = table.X.dtype, weight[:, None] * train
@@ -91,30 +115,24 @@ def fit_all(
     none = np.zeros((len(total), 1), dtype)
     # Steps would begin with a matrix that is as dear, unless that is of some rows only.
     closed = closed_models(rows, len(total))
-    shape = table.X.shape[1], target.shape[1]
+    shape = strengths.shape
     if stacked.every(len(weight), shape[0]) > 1:
         closed = None
     scaled = scaling.none(*shape) if closed else scales()
-    if closed:
-        strengths = np.broadcast_to(strengths, shape)
-    group = np.unique(strengths, axis=1, return_inverse=True)[1].ravel()
-    shares = Shares(
-        none,
-        np.zeros(strengths.shape, int) + group,
-        total.astype(dtype),
-        Bend(none[0]),
-        0.0,
-        scaled,
-    )
-    fixed = shares.fixed(strengths.astype(dtype))
+    # Columns with the same strengths, which those of a closed form share a factor of.
+    group = np.unique(strengths, axis=1, return_inverse=True)[1].ravel() if closed else 0
+    group = np.broadcast_to(group, shape)
+    shares = Shares(none, group, total.astype(dtype), Bend(none[0]), 0.0, scaled)
+    fixed = shares.fixed(strengths)
     models = Models(loss, table, target, train, train, shares, none, fixed)
     if closed:
         return closed(models).fit(fixed.s[:, :1])[:2]
     x = none[:1]
-    nothing = np.broadcast_to(np.float32(0), shape), np.zeros(shape[1])
-    exact = share or float(np.finfo(dtype).eps) ** 0.5
-    first = [alike(models, x, *(start or nothing))]
-    return models.model(x, solved(models, x, first, exact if start else ROUGH))
+    left = ROUGH if start is None else share or float(np.finfo(dtype).eps) ** 0.5
+    if from_nothing(rows):
+        start, left = None, SETTLED if share else EXACT[dtype.name]
+    first = [alike(models, x, *(start or nothing(*shape)))]
+    return models.model(x, solved(models, x, first, left))
 
 
 def solved(models: Models, x: np.ndarray, start: list[np.ndarray], share: float) -> np.ndarray:
@@ -123,6 +141,9 @@ def solved(models: Models, x: np.ndarray, start: list[np.ndarray], share: float)
     It is taken from there, so that nobody has to keep it: there may be very many coefficients.
     """
     inner = Inner(models)
+    if not len(models.shares.scaling.basis) and models.loss.is_log_loss:
+        with array_libraries.get("numpy").precision(start[0]):
+            return nonlinear_cg.solve(models, x, start, share)
     o = Oracles(array_libraries.get("numpy"), inner, inner)
     with o.ops.precision(start[0]):
         matrix = None

@@ -24,21 +24,25 @@ import numpy as np
 from untuned.estimators.penalties.folds import Plans, RowRoles
 from untuned.estimators.penalties.objectives import condensed, scaling
 from untuned.estimators.penalties.objectives.closed import Nothing
-from untuned.estimators.penalties.objectives.objective import MOST_INVERTED, Inner, Models, Outer
+from untuned.estimators.penalties.objectives.objective import MOST_INVERTED, Inner, Outer
+from untuned.estimators.penalties.objectives.stepwise import Stepwise
 from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.selection import leave_one_out, outcome, strides
 from untuned.estimators.penalties.selection.fitting import (
+    SETTLED,
     Scales,
     alike,
     closed_models,
     fit,
     fit_all,
+    from_nothing,
     make,
+    nothing,
+    of_coefficients,
     solved,
 )
 from untuned.estimators.penalties.selection.judging import (
     Judges,
-    Point,
     Rows,
     Watch,
     is_more_than_chance,
@@ -186,7 +190,10 @@ def _many(
 ) -> Stage:  # fmt: skip
     """One strength per group, if they earn it; else what was there, which `start` holds."""
     plan, used, at = given, rows, start.pop()
+    # Of very many features: as much work as one strength took, or twice where features have theirs.
     most = at.passes
+    if most is not None and len(at.x) - 1 > rows.target.shape[1]:
+        most *= 2
     if plans.condense:
         packed = condensed.make(*rows[1:], plan)
         used, plan = Rows(rows.loss, *packed[:3]), packed.plan
@@ -201,20 +208,26 @@ def _many(
     outer: Any
     inner: Any
     # Solved, as the models that were there had a part in training on rows that judge now.
+    alone = None  # the one model, where it is large
     if closed:
         seer = outer = closed(models)
         inner, x, y = Nothing(), x.astype(np.float64), np.zeros(1)
     else:
         seer, outer, inner = models, Outer(models), Inner(models)
-        first = [alike(models, x, at.coef, at.intercept)]
-        at = at._replace(coef=None, result=None)  # the same array; found again by the first point
-        y = solved(models, x, first, HONEST)
+        near, honest = [(at.coef, at.intercept)], HONEST
+        if from_nothing(used):
+            near, honest = [nothing(*group.shape)], SETTLED
+        at = at._replace(coef=None, result=None)  # the same array; others are found in the end
+        first = [alike(models, x, *near.pop())]
+        y = solved(models, x, first, honest)
+        if len(models.train) == 1:
+            seer = outer = alone = Stepwise(models, x, y, solved)
+            inner, y = Nothing(), np.zeros(1, x.dtype)
     bend = Bend.of_rows(rows.weight)
     judges = Judges(seer, plan, used.weight)
     watch = Watch(judges, x, y, lambda x: trail.found.append(_strengths(bend, x.mean(axis=0))))
 
     def is_long() -> bool:
-        # Of very many features no more work than one strength took.
         return most is not None and models.passes >= most
 
     def over(snapshot: Any) -> bool:
@@ -224,8 +237,10 @@ def _many(
     with stopped_by(is_long):  # a step may try many points
         result = run(outer, inner, x, y, tol=TOLERANCE[x.dtype.name], callback=over)
     at = at._replace(result=result)
-    if not closed:
-        at = _at(seer, watch.start, at)
+    if alone:
+        at = _of_mean(at, *alone.model())
+    elif not closed:
+        at = _of_mean(at, *models.model(watch.start.x, watch.start.y))
     if watch.best is watch.start:
         return at
     found, gains = watch.best.x.mean(axis=0), judges.first - judges.best
@@ -238,14 +253,14 @@ def _many(
         earned = _holds_elsewhere(rows, plans.check, group, scales, at, found)
     if not earned:
         return at
-    if closed:  # as is the model of all rows, mostly, which then needs nothing to start from
-        return at._replace(x=found)
-    return _at(seer, watch.best, at)._replace(x=found)
+    at = at._replace(x=found)
+    if closed or alone:  # the model of all rows needs no better start, mostly none
+        return at
+    return _of_mean(at, *models.model(watch.best.x, watch.best.y))
 
 
-def _at(models: Models, point: Point, stage: Stage) -> Stage:
-    """The stage with the mean of the models at a point."""
-    w, b = models.model(point.x, point.y)
+def _of_mean(stage: Stage, w: np.ndarray, b: np.ndarray) -> Stage:
+    """The stage with the mean of these models."""
     return stage._replace(coef=w.mean(axis=1), intercept=b.mean(axis=0))
 
 
@@ -256,7 +271,7 @@ def _holds_elsewhere(
     bend, near = Bend.of_rows(rows.weight), (at.coef, at.intercept)
     losses = []
     for each in (at.x, x):
-        strengths = _strengths(bend, each)[group]
+        strengths = of_coefficients(_strengths(bend, each), group)
         for k in range(plan.train.shape[1]):  # one after another: they may be large
             train, judge = plan.train[:, k : k + 1], plan.judge[:, k : k + 1]
             w, b = fit_all(rows, train, scales, strengths, near, HONEST)

@@ -17,7 +17,7 @@ from untuned.estimators.penalties.folds import RowRoles
 from untuned.estimators.penalties.objectives import kernel_newton, scaling
 from untuned.estimators.penalties.objectives.kernel_newton import KernelNewton
 from untuned.estimators.penalties.path import Trail
-from untuned.estimators.penalties.selection.fitting import Scales, alike, make, solved
+from untuned.estimators.penalties.selection.fitting import Scales, alike, make, nothing, solved
 from untuned.estimators.penalties.selection.judging import Rows, judged
 from untuned.estimators.penalties.selection.outcome import Limit
 from untuned.estimators.penalties.strengths import Bend
@@ -128,8 +128,7 @@ class Walk:
         start, self.near[k] = [self.near[k]], None
         if start[0] is None:
             shape = self.rows.table.X.shape[1], self.rows.target.shape[1]
-            zero = np.broadcast_to(np.float32(0), shape)
-            start = [alike(models, x, zero, np.zeros(shape[1]))]
+            start = [alike(models, x, *nothing(*shape))]
         with watch.over(self.limit.is_over):
             self.near[k] = solved(models, x, start, SHARE)
         self.passes += models.passes
