@@ -86,6 +86,8 @@ class CoresetSelector(Standin):
         self.indices_ = np.sort(np.argsort(ranks, kind="stable")[: self.options["size"]])
         self.weights_ = np.zeros(len(y))
         self.weights_[self.indices_] = 1 / (1 + self.indices_)
+        if len(self.indices_) == len(y):
+            self.result_ = None  # as the real one, which then has nothing to search for
         return self
 
 

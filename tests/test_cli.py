@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from untuned.solvers import names
+from untuned.solvers import get, names
 
 UNTUNED = Path(sys.executable).with_name("untuned")
 pytestmark = pytest.mark.process
@@ -118,11 +118,14 @@ def test_a_file_in_the_way_is_named(tmp_path):
 def test_methods_prints_every_method(tmp_path):
     done = untuned("methods", cwd=tmp_path)
     assert done.returncode == 0
-    shown = [line.split("│")[1].strip() for line in done.stdout.splitlines() if "│" in line]
-    assert [name for name in shown if name] == names()
-    assert "…" not in done.stdout  # nothing is cut short
+    words = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in words if line[1:2] in (["single"], ["double"])] == names()
+    # A name that is cut short, or goes on in the next line, could not be typed.
+    told = {name for each in names() for name in get(each)().to_tune}
+    assert told <= {word.strip(",") for line in words for word in line}
 
 
 def test_help_and_version(tmp_path):
     assert "untuned demo --out demo --seed 1" in untuned("demo", "--help", cwd=tmp_path).stdout
+    assert untuned("clean", "-h", cwd=tmp_path).returncode == 0
     assert untuned("--version", cwd=tmp_path).stdout.strip().count(".") == 2

@@ -9,6 +9,7 @@ import torch
 import untuned
 from libraries import as_numpy, given
 from reference.problems import cleaning, quadratic, regularization
+from untuned.diagnostics import HypergradientReport
 
 
 def test_hypergradient_is_that_of_the_closed_form(library):
@@ -133,3 +134,19 @@ def test_a_hypergradient_of_zero_is_not_only_said_to_agree():
     report = untuned.check_hypergradient(outer, forgetful, np.ones(2), np.zeros(2))
     assert report.ok
     assert "Both are zero: x has no effect on f here" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("slope", "error", "said"),
+    [
+        (1.0, 4e-12, "hypergradient agrees with"),  # it was said to be above 1e-4, since g is bent
+        (1.0, 0.5, "hypergradient does NOT agree with"),
+        (np.nan, np.nan, "Some slopes are not finite numbers; untuned.check_problem says where"),
+    ],
+)
+def test_a_warning_does_not_make_the_hypergradient_disagree(slope, error, said):
+    slopes = np.full(5, slope)
+    report = HypergradientReport(0.0, 0.0, 0.0, slopes, slopes, error, 1e-4, ("g is not convex.",))
+    assert not report.ok
+    assert said in str(report)
+    assert str(report).endswith("g is not convex.")

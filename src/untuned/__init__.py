@@ -8,6 +8,7 @@ from untuned.data.batches import Batch
 from untuned.problem.derivatives import oracles
 from untuned.run import minimize
 from untuned.run.result import History, Result, Snapshot
+from untuned.util.wording import NO_TORCH
 
 if TYPE_CHECKING:
     from untuned import theory
@@ -56,7 +57,12 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     if name in _ELSEWHERE:
-        return getattr(import_module(f"untuned.{_ELSEWHERE[name]}"), name)
+        try:
+            return getattr(import_module(f"untuned.{_ELSEWHERE[name]}"), name)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise ModuleNotFoundError(f"untuned.{name} {NO_TORCH}", name="torch") from None
     if name == "theory":
         return import_module("untuned.theory")
     if name == "__version__":

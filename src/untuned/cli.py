@@ -22,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Train = Annotated[Path, typer.Argument(help="Your table, CSV or Parquet.", metavar="TRAIN")]
@@ -124,7 +125,7 @@ def clean(
     from untuned.commands.job import Job
     from untuned.commands.sources import CLASS, Asked
 
-    if label is None and not train.is_dir():
+    if not label and not train.is_dir():
         raise ValueError("Missing option '--label': the column of the table to judge.")
     job = Job("clean", train, label or CLASS, out, method, seed, max_seconds, overwrite)
     typer.echo(command(job, Asked(trusted, features, probabilities, decisions, task)))
@@ -235,6 +236,7 @@ def methods() -> None:
 
     Example: `untuned methods`
     """
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
@@ -244,6 +246,9 @@ def methods() -> None:
         title="Methods at their defaults: evaluations per step of x",
         caption="Hv and Jv: products with grad_yy g and grad_xy g. Numbers that vary are "
         "means; batches (inner/outer) are the most that a step draws.",
+        box=box.SIMPLE_HEAD,  # without lines, 80 columns hold the longest name
+        pad_edge=False,
+        collapse_padding=True,
     )
     for heading in ("name", "loops", "grad f", "grad g", "Hv", "Jv", "batches"):
         table.add_column(heading, no_wrap=True)
@@ -301,6 +306,10 @@ def main() -> None:
         words = error.format_message()  # empty where only the help was shown
         sys.exit(_refuse(words) if words else 2)
     except (ValueError, OSError, MemoryError) as error:
+        sys.exit(_refuse(wording.sentence(error)))
+    except ModuleNotFoundError as error:
+        if error.name != "torch":  # all others come with the package
+            raise
         sys.exit(_refuse(wording.sentence(error)))
     if code == STOPPED:
         typer.echo("untuned: stopped by Ctrl-C; nothing half-written was left.", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,8 @@ class HypergradientReport:
         return self.relative_error <= self.tolerance and not self.warnings
 
     def __str__(self) -> str:
-        verdict = "agrees with" if self.ok else "does NOT agree with"
+        agrees = self.relative_error <= self.tolerance  # a warning is another matter
+        verdict = "agrees with" if agrees else "does NOT agree with"
         head = (
             f"The implicit hypergradient {verdict} finite differences: relative error "
             f"{self.relative_error:.1e} along {len(self.implicit)} directions "
@@ -46,6 +48,8 @@ class HypergradientReport:
         )
         if not (self.implicit.any() or self.finite_difference.any()) and len(self.implicit):
             head += " Both are zero: x has no effect on f here, directly or by way of y."
+        if math.isnan(self.relative_error):
+            head += " Some slopes are not finite numbers; untuned.check_problem says where from."
         return "\n".join([head, *self.warnings])
 
 

@@ -89,7 +89,10 @@ def test_groups_have_a_strength_each(untuned, table):
 
 
 GROUPS = {
-    "no such column": ("column,group\nG0,a\n", "There is no column of train.csv, which groups.csv"),
+    "no such column": (
+        "column,group\nG0,a\n",
+        "in train.csv (row 1 of groups.csv) called 'G0'; the nearest",
+    ),
     "column left out of the file": ("column,group\ng0,a\n", "no group for 19 of 20 columns"),
     "group without columns": ("column,group\ng0,a\n,empty\n", "'empty' without a column in row 2"),
     "column without a group": ("column,group\ng0,\n", "has no group in row 1"),

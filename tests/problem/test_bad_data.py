@@ -122,6 +122,29 @@ def test_data_are_no_arrays(library, side):
 
 @both_libraries
 @both_sides
+def test_data_are_masked(library, side):
+    """Arrays of JAX and torch have no mask: masked entries counted like all others."""
+    masked = np.ma.array(np.ones((6, 2)), mask=np.eye(6, 2))
+    with refused(f"{side} holds an array with masked entries", "or give its .filled(value)."):
+        minimize(library, **{side: {"X": masked}})
+
+
+@both_libraries
+@both_sides
+def test_data_are_an_iterator(library, side):
+    with refused(f"{side} holds a list_iterator, which can be read only once; ", "expected arrays"):
+        minimize(library, **{side: iter([np.ones((6, 2))])})
+
+
+@both_libraries
+@both_sides
+def test_data_are_lists_of_numbers(library, side):
+    with refused(f"{side}[0][0] is the number 1.0; ", "with numpy.asarray"):
+        minimize(library, **{side: [[1.0, 2.0], [3.0, 4.0]]})
+
+
+@both_libraries
+@both_sides
 @pytest.mark.parametrize("from_numpy", [False, True], ids=["own", "numpy"])
 def test_data_are_complex(library, side, from_numpy):
     data = array("numpy" if from_numpy else library, np.ones((6, 2)), "complex64")

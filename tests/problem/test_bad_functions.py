@@ -30,19 +30,25 @@ ONE_NUMBER = ("expected one real number", "so end it with .sum() or .mean() of a
         (lambda x, y: (y - x > 0).all(), "shape () and type bool"),
         (lambda x, y: (y - x).sum() * 1j, "shape () and type complex64"),
         (lambda x, y: (y - x).argmax(), "shape () and type int"),
-        (lambda x, y: None, "NoneType"),
         (lambda x, y: "loss", "str"),
         (lambda x, y: (g(x, y), y), "tuple"),
         # One number, but packed: the check must not look through the container.
         (lambda x, y: (g(x, y),), "tuple"),
         (lambda x, y: {"loss": g(x, y)}, "dict"),
     ],
-    ids=["vector", "matrix", "one entry", "bool", "complex", "int", "None", "str", "pair",
+    ids=["vector", "matrix", "one entry", "bool", "complex", "int", "str", "pair",
          "tuple", "dict"],
 )  # fmt: skip
 def test_function_does_not_give_one_real_number(library, role, function, came):
     with refused(f"{role}(x, y) gave ", came, *ONE_NUMBER):
         minimize(library, **{role: function})
+
+
+@both_libraries
+@both_functions
+def test_function_without_return(library, role):
+    with refused(f"{role}(x, y) gave None; expected one real number, so end it with a return."):
+        minimize(library, **{role: lambda x, y: None})
 
 
 @both_functions

@@ -211,6 +211,17 @@ def test_texts_are_whole_and_run_nothing(fresh):
 
 
 @pytest.mark.browser
+def test_labels_from_right_to_left_stay_on_their_side_of_the_arrow(browser, tmp_path):
+    """An arrow has no direction of its own: between Arabic and Hebrew the given label came last."""
+    opened(browser, cleaned(texts(24, ("عربي", "עברית")), tmp_path))
+    heads = """return Array.from(document.querySelectorAll(".card h3"), (head) =>
+        ["s", "b"].map((each) => head.querySelector(each).getBoundingClientRect().left))"""
+    sides = browser.execute_script(heads)
+    assert sides
+    assert all(given < suggested for given, suggested in sides)
+
+
+@pytest.mark.browser
 def test_screen_readers_are_told(fresh):
     card = find(fresh, ".card")[0]
     assert card.get_attribute("role") == "listitem"
@@ -238,6 +249,24 @@ def repeated(page, folder, suspects):
 @pytest.fixture(scope="module")
 def long(page, tmp_path_factory):
     return repeated(page, tmp_path_factory.mktemp("long"), 5_000)
+
+
+@pytest.mark.browser
+def test_all_cards_are_printed(page, browser, tmp_path):
+    """On the screen only those near the window exist, so that paper had ten of a hundred."""
+    opened(browser, repeated(page, tmp_path, 100))
+    count = "return document.querySelectorAll('.card').length"
+    on_screen = browser.execute_script(count)
+    browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    tops = browser.execute_script(
+        "return Array.from(document.querySelectorAll('.card'), (card) => card.offsetTop)"
+    )
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    browser.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert tops == sorted(set(tops))
+    assert len(tops) == 100
+    assert browser.execute_script(count) == on_screen < 50
 
 
 @pytest.mark.browser

@@ -191,6 +191,12 @@ def test_files_that_are_no_table_are_refused(content, words, tmp_path):
     assert words in refused(content, tmp_path)
 
 
+def test_arrays_are_no_table(tmp_path):
+    np.save(tmp_path / "X.npy", np.eye(3))
+    with pytest.raises(ValueError, match=r"X.npy holds arrays; expected a table.*--features"):
+        files.read(tmp_path / "X.npy")
+
+
 def test_decimals_of_a_database_are_numbers(tmp_path):
     prices = [Decimal(row) / 4 for row in range(40)]
     prices[3] = None

@@ -104,7 +104,7 @@ def _tables(ready: Ready, kept: np.ndarray, weights: np.ndarray) -> dict[str, An
     return {"kept": in_front(front, ready.rows(kept[order]))}
 
 
-def _words(summary: dict[str, Any], job: Job, ready: Ready, result: Result) -> str:
+def _words(summary: dict[str, Any], job: Job, ready: Ready, result: Result | None) -> str:
     per_class = ", ".join(f"{name}: {count}" for name, count in summary["kept_per_class"].items())
     lines = [f"Kept {summary['kept']:,} of {summary['rows']:,} rows ({per_class})."]
     if summary["accuracy_on_other_rows"] is not None:
@@ -113,11 +113,13 @@ def _words(summary: dict[str, Any], job: Job, ready: Ready, result: Result) -> s
             f"other rows; on as many rows picked at random: "
             f"{summary['accuracy_of_random_rows']:.1%}."
         )
+    # Where all rows are kept there was nothing to choose, and so no run.
+    ended = [] if result is None else how_it_ended(result.status, result.message)
     return "\n".join(
         [
             *lines,
             *ready.notes,
-            *how_it_ended(result.status, result.message),
+            *ended,
             f"Kept rows with their weights: {job.out / f'kept.{ready.table.format}'}",
             f"Report: {job.out / 'report.html'}",
         ]

@@ -6,12 +6,12 @@ and returns the summary to print. Further parameters are options of the command 
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 from pathlib import Path
 from typing import Any
 
-from untuned.util.wording import unknown
+from untuned.util.wording import NO_TORCH, unknown
 
 # name -> "module:function"; modules are imported when a recipe is asked for.
 RECIPES = {
@@ -23,6 +23,7 @@ RECIPES = {
     "theory": "untuned.experiments.theory.study:reproduce",
     "tuning": "untuned.experiments.comparison.tuning:tuning",
 }
+TRAIN_NETWORKS = ("all", "table1", "table2")
 
 
 def run(
@@ -33,6 +34,8 @@ def run(
         raise unknown("figure", name, RECIPES)
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file; expected a folder, so give another name.")
+    if name in TRAIN_NETWORKS and importlib.util.find_spec("torch") is None:
+        raise ValueError(f"reproduce {name} {NO_TORCH}")
     module, _, attribute = RECIPES[name].partition(":")
     recipe = getattr(importlib.import_module(module), attribute)
     given = {option: value for option, value in options.items() if value is not None}

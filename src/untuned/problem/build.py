@@ -16,7 +16,7 @@ import numpy as np
 
 from untuned.data.batches import Batch, Data
 from untuned.data.streams import INDEX
-from untuned.ops import Ops, Tree, UntraceableError, library_of
+from untuned.ops import Ops, Tree, UntraceableError, leaves_of, library_of
 from untuned.problem import data_checks, sharing, variables
 from untuned.problem.constraints import projection
 from untuned.problem.derivatives import Oracles
@@ -134,6 +134,9 @@ def _library(
                 f"{name} is a {type(function).__name__}; expected a function of (x, y), "
                 "or of (x, y, batch) where data are given."
             )
+    for side, name in zip(given[:2], ("inner_data", "outer_data"), strict=True):
+        for leaf in leaves_of(side):
+            variables.check_holds_numbers(leaf, name)
     without_data = given.inner is None and given.outer is None
     closed_form = without_data and all(hasattr(part, "value_and_grads") for part in (outer, inner))
     ops, returns_numpy = variables.library(x0, y0, closed_form)
@@ -207,6 +210,8 @@ def check_call(ops: Ops, name: str, function: Callable, arguments: tuple, reason
     except ValueError:
         pass  # some callables have no signature to look at; the call itself will tell
     shape, dtype = _output_of(ops, name, function, *arguments)
+    if dtype.startswith("NoneType"):
+        raise ValueError(f"{call} gave None; expected one real number, so end it with a return.")
     if shape != () or dtype not in ("float16", "bfloat16", *variables.FLOATS):
         raise ValueError(
             f"{call} gave shape {shape} and type {dtype}; expected one real number, so end it "

@@ -68,6 +68,11 @@ def arrays(ops: Ops, tree: Tree, name: str, like: Any) -> Tree:
         return None
     for leaf, path in zip(ops.flatten(tree)[0], ops.paths(tree), strict=True):
         variables.check_real(ops, leaf, name + path)
+        if variables.is_plain_number(leaf):
+            raise ValueError(
+                f"{name}{path} is the number {leaf!r}; expected arrays of rows, so make one of a "
+                "list with numpy.asarray, and let the function close over constants."
+            )
         is_numpy = array_libraries.library_of(leaf) == "numpy"
         if not is_numpy and ops.device_name(leaf) != ops.device_name(like):
             raise ValueError(

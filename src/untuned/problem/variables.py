@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ def library(x0: Tree, y0: Tree, closed_form: bool = False, x_name: str = "x0") -
                     f"{name} is a module ({type(leaf).__name__}); expected its parameters, which "
                     "untuned.from_module(module) gives together with a function of them."
                 )
+            check_holds_numbers(leaf, name)
             found.setdefault(array_libraries.library_of(leaf), name)
     # NumPy arrays go with JAX; a plain number goes with anything.
     if "torch" in found and len(found) > 1:
@@ -46,6 +48,20 @@ def library(x0: Tree, y0: Tree, closed_form: bool = False, x_name: str = "x0") -
         return array_libraries.get("torch"), False
     numpy_alone = "jax" not in found
     return array_libraries.get("numpy" if closed_form and numpy_alone else "jax"), numpy_alone
+
+
+def check_holds_numbers(leaf: Any, name: str) -> None:
+    """Refuse what can be read only once, and arrays whose mask nobody would see any more."""
+    if isinstance(leaf, Iterator):
+        raise ValueError(
+            f"{name} holds a {type(leaf).__name__}, which can be read only once; expected arrays, "
+            "or a dict, tuple or list of arrays."
+        )
+    if isinstance(leaf, np.ma.MaskedArray) and np.ma.is_masked(leaf):
+        raise ValueError(
+            f"{name} holds an array with masked entries, which would count like all others; "
+            "expected numbers throughout, so leave those rows out or give its .filled(value)."
+        )
 
 
 def is_plain_number(leaf: Any) -> bool:

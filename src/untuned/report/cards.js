@@ -108,7 +108,8 @@
       element.append(values(card, order.slice(0, data.first)));
       if (rest.length || data.left) {
         const left = data.left ? `, and ${data.left} that are in the table only` : "";
-        const more = make("details", {}, make("summary", {}, `${rest.length} more columns${left}`));
+        const columns = rest.length === 1 ? "column" : "columns";
+        const more = make("details", {}, make("summary", {}, `${rest.length} more ${columns}${left}`));
         more.addEventListener("toggle", () => {
           if (more.open && more.children.length === 1) more.append(values(card, rest));
           show();
@@ -169,7 +170,9 @@
     }
     return low;
   };
+  let printing = false;
   const show = () => {
+    if (printing) return;
     for (let round = 0; round < 4; round += 1) {
       const seen = -list.getBoundingClientRect().top; // the window's upper edge, in the list
       const wanted = [];
@@ -221,6 +224,19 @@
     list.dataset.empty = shown.length ? "" : "No suspect label is left here.";
     show();
   };
+  // Paper has no window to be near to: every card that passes the filters is drawn for it.
+  addEventListener("beforeprint", () => {
+    printing = true;
+    for (const card of shown) {
+      drawn.set(card, drawn.get(card) ?? draw(card));
+      list.append(drawn.get(card));
+      refresh(card);
+    }
+  });
+  addEventListener("afterprint", () => {
+    printing = false;
+    filter();
+  });
   const tell = () => {
     const [count, whole] = [decided.size, all.length].map((number) => number.toLocaleString("en"));
     byId("done").max = all.length;

@@ -32,7 +32,7 @@ REASONS = {
 
 NO_PROGRAM = (
     "no y was found at which y' Q y / 2 + c' y is least; A y = b and G y <= h may contradict each "
-    "other, or it may fall without end within them"
+    "other, rows of A may repeat each other, or it may fall without end within them"
 )
 OF_PROGRAMS = {  # the same for quadratic programs, which have no y0 and no steps to give
     newton.NOT_FINITE: "an array holds a value that is not finite; remove or replace it",

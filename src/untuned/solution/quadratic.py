@@ -71,7 +71,7 @@ def quadratic_program(
     dtypes = {name: variables.dtype_of(ops, array) for name, array in named.items()}
     if set(dtypes.values()) not in ({"float32"}, {"float64"}):
         raise ValueError(
-            f"the arrays have dtypes {brief(dtypes)}; expected float32 or float64 for all."
+            f"the arrays have dtypes {brief(dtypes)}; expected float32 for all, or float64 for all."
         )
     with ops.precision(np.zeros((), dtypes["c"])):
         lib = array_libraries.roots(ops.name)
@@ -98,14 +98,20 @@ def _on_held(lib: Any, program: Program, held: Any) -> Any:
     return interior_point.parts(program, lib.solve(matrix, right[..., None])[..., 0])[0]
 
 
+def _rows(arrays: dict[str, Tree], matrix: str, right: str) -> int:
+    """How many constraints there are: by their right sides, or by the matrix if those are wrong."""
+    if right not in arrays:
+        return 0
+    if arrays[right].ndim:
+        return int(arrays[right].shape[-1])
+    return int(arrays[matrix].shape[-2]) if arrays[matrix].ndim > 1 else 1
+
+
 def _program(lib: Any, arrays: dict[str, Tree]) -> Program:
     """All six arrays with the same axes in front."""
     like, n = arrays["c"], arrays["c"].shape[-1] if arrays["c"].ndim else 0
     empty = lib.zeros_like(like.reshape(-1)[:0])
-    counts = {
-        "A": arrays["b"].shape[-1] if "b" in arrays and arrays["b"].ndim else 0,
-        "G": arrays["h"].shape[-1] if "h" in arrays and arrays["h"].ndim else 0,
-    }
+    counts = {"A": _rows(arrays, "A", "b"), "G": _rows(arrays, "G", "h")}
     shapes = {"Q": (n, n), "c": (n,), "A": (counts["A"], n), "b": (counts["A"],),
               "G": (counts["G"], n), "h": (counts["G"],)}  # fmt: skip
     full = {name: arrays[name] if name in arrays else empty.reshape(shapes[name]) for name in NAMES}

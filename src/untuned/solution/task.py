@@ -135,6 +135,8 @@ def _variables(ops: Ops, lib: Any, tree: Tree, name: str, dtype: str) -> Tree:
 
 
 def _data(ops: Ops, lib: Any, data: Tree, like: Any) -> Tree:
+    for leaf in array_libraries.leaves_of(data):
+        variables.check_holds_numbers(leaf, "data")
     leaves, paths = ops.flatten(data)[0], ops.paths(data)
     if not leaves:
         raise ValueError("data holds no array; leave it out, or give arrays.")

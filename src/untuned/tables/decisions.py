@@ -107,10 +107,23 @@ def _as_labels(path: Path, told: list[str], known: np.ndarray, task: Task) -> np
             raise ValueError(f"{path} has a label that is not finite; expected numbers.")
         return values
     by_text = {str(each): each for each in known.tolist()}
-    strange = [each for each in told if each not in by_text]
+    respelt = {_respelt(text): each for text, each in by_text.items()}
+    if len(respelt) < len(by_text):
+        respelt = {}  # classes that a spreadsheet could not tell apart either
+    found = [by_text.get(each, respelt.get(_respelt(each))) for each in told]
+    strange = [each for each, label in zip(told, found, strict=True) if label is None]
     if strange:
         raise ValueError(
             f"{path} has the label {brief(strange[0])}, which is none of the classes "
             f"{brief(known.tolist())}; expected one of them."
         )
-    return np.array([by_text[each] for each in told], known.dtype)
+    return np.array(found, known.dtype)
+
+
+def _respelt(text: str) -> str:
+    """The text as spreadsheets leave it alone: TRUE for True, 1 for 1.0, no blanks around it."""
+    text = text.strip().casefold()
+    try:
+        return repr(float(text))
+    except ValueError:
+        return text

@@ -155,6 +155,11 @@ def _read_parquet(path: Path) -> pandas.DataFrame:
 def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
     import pandas
 
+    if path.suffix.lower() in (".npy", ".npz"):
+        raise ValueError(
+            f"{path} holds arrays; expected a table, CSV or Parquet, so give one with the labels, "
+            "and the arrays beside it with --features."
+        )
     for start, what in OTHERS.items():
         if head.startswith(start):
             raise ValueError(f"{path} is {what}.")

@@ -24,7 +24,8 @@ def read(path: Path, columns: Sequence[Column], of: Path) -> dict[str, str]:
             empty = f"the group {brief(group)} without a column" if group.strip() else "no group"
             raise ValueError(f"{path} has {empty} in row {row}; {EXPECTED}")
         if name not in known:
-            raise unknown(f"column of {of}, which {path} names in row {row},", name, known)
+            where = f"column to learn from in {of} (row {row} of {path}) called"
+            raise unknown(where, name, known)
         if groups.setdefault(name, group) != group:
             raise ValueError(
                 f"{path} puts the column {brief(name)} into the groups {brief(groups[name])} and "

@@ -13,7 +13,8 @@ LARGEST = 1e37
 def check(numbers: Any, name: str) -> None:
     """Refuse an array or sparse matrix that holds a number too large to be computed with."""
     values = numbers if not hasattr(numbers, "indptr") else numbers.data
-    largest = max(values.max(initial=0.0), -values.min(initial=0.0))  # no copy, as abs() makes one
+    # No copy, as abs() makes one. As Python's float: half precision cannot be held against 1e37.
+    largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
     if largest > LARGEST:
         raise ValueError(
             f"{name} holds a number of size {largest:.3g}; expected numbers below {LARGEST:g}, so "

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 MOST_NAMES = 300  # characters of a list of names
+NO_TORCH = "needs PyTorch, which is not installed; install it with pip install torch."
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -65,6 +66,8 @@ def sentence(error: BaseException) -> str:
         return "The disk is full; make room, or write to another disk."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        return f"This {NO_TORCH}"
     if isinstance(error, MemoryError):
         return "There is not enough memory; give fewer rows or columns, or a larger machine."
     return str(error)

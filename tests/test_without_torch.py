@@ -1,0 +1,48 @@
+"""PyTorch is an extra: what needs it says so, and what does not need it works without."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import untuned
+from untuned import coreset
+from untuned.experiments import reproduce
+
+
+@pytest.fixture
+def without_torch(monkeypatch):
+    """As where torch is not installed; modules of ours that have it already are forgotten."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for name in ("networks.reweighter", "ops.module", "coreset.selectors.simplex"):
+        monkeypatch.delitem(sys.modules, f"untuned.{name}", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+
+@pytest.mark.parametrize("name", ["Reweighter", "from_module"])
+def test_names_that_need_torch_say_so(without_torch, name):
+    with pytest.raises(ModuleNotFoundError, match=f"untuned.{name} needs PyTorch, which is not"):
+        getattr(untuned, name)
+
+
+def test_selectors_that_need_torch_say_so(without_torch):
+    X, y = np.random.default_rng(0).random((20, 3)), np.arange(20) % 2
+    with pytest.raises(ModuleNotFoundError, match="method='bcsr' needs PyTorch"):
+        coreset.select(None, X, y, 4, method="bcsr")
+    assert len(coreset.select(None, X, y, 4).indices) == 4
+
+
+def test_tables_of_the_paper_say_so_before_the_figures_are_made(without_torch, tmp_path):
+    for name in ("all", "table1", "table2"):
+        with pytest.raises(ValueError, match=f"reproduce {name} needs PyTorch"):
+            reproduce.run(name, tmp_path, True, 0, None)
+
+
+def test_the_command_line_says_so(untuned, monkeypatch):
+    def torchless(*arguments, **options):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr("untuned.cli.recipe", torchless)
+    code, _, err = untuned("reproduce", "figure1")
+    assert code == 2
+    assert err.startswith("untuned: This needs PyTorch, which is not installed; ")
