@@ -1,5 +1,6 @@
 """PyTorch is an extra: what needs it says so, and what does not need it works without."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import untuned
 from untuned import coreset
+from untuned.commands import saved_model
 from untuned.experiments import reproduce
 
 
@@ -46,3 +48,26 @@ def test_the_command_line_says_so(untuned, monkeypatch):
     code, _, err = untuned("reproduce", "figure1")
     assert code == 2
     assert err.startswith("untuned: This needs PyTorch, which is not installed; ")
+
+
+SAVE = """
+import sys
+from pathlib import Path
+
+from sklearn.linear_model import Ridge
+
+from untuned.commands import saved_model
+
+saved_model.save(Path(sys.argv[1]), None, Ridge())
+assert "torch" not in sys.modules
+import torch
+
+assert torch.ones(1).item() == 1
+"""
+
+
+@pytest.mark.process
+def test_saving_a_model_takes_no_time_for_torch(tmp_path):
+    """Which skops would import, where it is installed; it can be imported afterwards."""
+    subprocess.run([sys.executable, "-c", SAVE, str(tmp_path)], check=True)
+    assert (tmp_path / saved_model.FILE).exists()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +42,31 @@ def regressor(coef: np.ndarray, intercept: Any) -> Any:
 def save(folder: Path, preparation: Any, model: Any) -> str:
     """Write the columns' preparation, if any, and the model as one pipeline; gives its name."""
     from sklearn.pipeline import Pipeline
-    from skops import io
+
+    with _without_torch():
+        from skops import io
 
     first = [] if preparation is None else [("prepare", preparation)]
     whole = Pipeline([*first, ("model", model)])
     io.dump(whole, folder / FILE, compression=zipfile.ZIP_DEFLATED)
     return FILE
+
+
+@contextmanager
+def _without_torch() -> Iterator[None]:
+    """Inside, nothing imports torch, unless it is there already.
+
+    skops looks at all packages of scikit-learn when it is imported, and one of those imports torch
+    where it is installed: for seconds, and for nothing.
+    """
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]  # Python's way to refuse an import
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def _float64(values: Any) -> np.ndarray:
