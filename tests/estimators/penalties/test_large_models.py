@@ -50,8 +50,8 @@ def test_conjugate_gradients_along_exact_steps_find_the_model(classes, strength)
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_rows_that_are_all_but_certain_take_no_more_passes(dtype):
-    """A word tells each class, and strengths are weak: three times as many passes, in either
-    precision, if steps go back and forth along sums of intercepts."""
+    """A word tells each class, and strengths are weak: three times as many passes
+    if steps go back and forth along sums of intercepts."""
     random = np.random.default_rng(0)
     y = random.integers(4, size=300)
     X = random.random((300, FEATURES)) < 0.05
