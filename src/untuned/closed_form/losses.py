@@ -57,9 +57,23 @@ def _logistic_bend(z: np.ndarray, axis: int, t: Any = None) -> Map:
 
 def _softmax(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     """log sum exp(z) - z of the class, for t = 1 there and 0 elsewhere."""
-    top = z.max(axis=axis, keepdims=True)  # it keeps exp from overflowing
-    shifted = z - top
-    return np.log(np.exp(shifted).sum(axis=axis)) - (t * shifted).sum(axis=axis)
+    shifted, _, _, rest = _beside_top(z, axis)
+    return np.log1p(rest).squeeze(axis) - (t * shifted).sum(axis=axis)
+
+
+def _beside_top(z: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
+    """z less its top, where that is, exp of it elsewhere, and the sum of all exp but the top's 1.
+
+    A model that is sure of a row has a loss and slopes far below what rounding leaves of 1, and
+    in single precision there would be nothing but rounding to go by.
+    """
+    shifted = z - z.max(axis=axis, keepdims=True)  # it keeps exp from overflowing
+    top = shifted == 0
+    others = np.exp(shifted)
+    others -= top
+    rest = others.sum(axis=axis, keepdims=True)
+    rest += top.sum(axis=axis, keepdims=True, dtype=rest.dtype) - 1  # several may be at the top
+    return shifted, top, others, rest
 
 
 def softmax(z: np.ndarray, axis: int) -> np.ndarray:
@@ -70,21 +84,35 @@ def softmax(z: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _softmax_slope(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
-    return softmax(z, axis) - t
+    """Probabilities less t: at the top 1 - t, less the share of all others."""
+    _, top, slope, rest = _beside_top(z, axis)
+    slope -= top * rest
+    slope /= 1 + rest
+    slope += top - t
+    return slope
 
 
 def _softmax_bend(z: np.ndarray, axis: int, t: Any = None) -> Map:
-    p = softmax(z, axis)
-    along = np.moveaxis(p, axis, 0)
+    _, top, p, rest = _beside_top(z, axis)
+    p += top
+    p /= 1 + rest
+    share = top / top.sum(axis=axis, keepdims=True, dtype=p.dtype)
+    along, at_top = np.moveaxis(p, axis, 0), np.moveaxis(share, axis, 0)
 
     def times(v: np.ndarray) -> np.ndarray:
+        # Less v at the top, or a row that is sure would have but the rounding of v - p v there.
         # One array of this size and no more: memory that comes and goes costs more than the sums.
-        sums = np.einsum("c...,c...->...", along, np.moveaxis(v, axis, 0))
-        product = v - np.expand_dims(sums, axis)
+        product = v - np.expand_dims(_sums(at_top, v, axis), axis)
+        product -= np.expand_dims(_sums(along, product, axis), axis)
         product *= p
         return product
 
     return times
+
+
+def _sums(along: np.ndarray, v: np.ndarray, axis: int) -> np.ndarray:
+    """Of products over the columns, which `along` has first."""
+    return np.einsum("c...,c...->...", along, np.moveaxis(v, axis, 0))
 
 
 def _squared(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:

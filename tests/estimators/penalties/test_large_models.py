@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
+from untuned.closed_form.losses import LOSSES
 from untuned.estimators import (
     BilevelGamma,
     BilevelLasso,
@@ -14,9 +15,10 @@ from untuned.estimators import (
 )
 from untuned.estimators.penalties import folds, standardisation
 from untuned.estimators.penalties.objectives import nonlinear_cg, scaling, stepwise
-from untuned.estimators.penalties.objectives.objective import Outer
+from untuned.estimators.penalties.objectives.objective import Models, Outer
 from untuned.estimators.penalties.selection import fitting
 from untuned.estimators.penalties.selection.judging import Rows
+from untuned.estimators.penalties.strengths import Bend, Shares
 
 FEATURES = 1100
 
@@ -44,6 +46,57 @@ def test_conjugate_gradients_along_exact_steps_find_the_model(classes, strength)
     np.testing.assert_allclose(coef.T, judge.coef_, atol=1e-4 * size)
     gaps = [np.diff(each) if classes > 2 else each for each in (intercept, judge.intercept_)]
     np.testing.assert_allclose(*gaps, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_that_are_all_but_certain_take_no_more_passes(dtype):
+    """A word tells each class, and strengths are weak: three times as many passes
+    if steps go back and forth along sums of intercepts."""
+    random = np.random.default_rng(0)
+    y = random.integers(4, size=300)
+    X = random.random((300, FEATURES)) < 0.05
+    X[np.arange(300), y] = True
+    table = standardisation.make(X.astype(float), np.ones(300))
+    table = table._replace(X=table.X.astype(dtype), shift=table.shift.astype(dtype))
+    rows = Rows("softmax", table, np.eye(4, dtype=dtype)[y], np.ones(300))
+    every, strengths = np.ones((300, 1)), np.broadcast_to(np.full((1, 1), 3e-4), (FEATURES, 4))
+    weights = (every / 300).astype(dtype)
+    none = np.zeros((1, 1), dtype)
+    shares = Shares(
+        none, np.zeros((FEATURES, 4), int), np.full(1, 300, dtype), Bend(none[0]), 0.0,
+        scaling.make(*rows),
+    )  # fmt: skip
+    models = Models(*rows[:3], weights, weights, shares, none, shares.fixed(strengths))
+    first = [fitting.alike(models, none, *fitting.nothing(FEATURES, 4))]
+    found = models.model(none, nonlinear_cg.solve(models, none, first, 1e-3))[0][:, 0].T
+    assert models.passes < 60
+    judge = LogisticRegression(C=1 / 3e-4, tol=1e-12, max_iter=10_000).fit(table.X.astype(float), y)
+    assert np.linalg.norm(found - judge.coef_) < 1e-3 * np.linalg.norm(judge.coef_)
+
+
+@pytest.mark.parametrize("sure", [1.0, 30.0])
+def test_rows_that_a_model_is_sure_of_keep_their_digits(sure):
+    """In single precision; judge: double precision. Ties and shares of classes as well."""
+    random, loss = np.random.default_rng(0), LOSSES["softmax"]
+    z = random.normal(size=(2, 4, 50)).astype("f")
+    z[:, 0] += sure
+    z[0, :, 0] = 0
+    hard, soft = np.eye(4)[np.zeros(50, int)].T, random.dirichlet(np.ones(4), 50).T
+    for t, digits in ((hard, {"rtol": 1e-4}), (soft, {"atol": 1e-5})):
+        wide = z.astype(float)
+        p = np.exp(wide - wide.max(axis=1, keepdims=True))
+        others = np.delete(np.exp(wide - wide[:, :1]), 0, axis=1).sum(axis=1)
+        p /= p.sum(axis=1, keepdims=True)
+        value = np.log1p(others) - (t * (wide - wide[:, :1])).sum(axis=1)
+        slope = p - t
+        slope[:, 0] = 1 - t[0] - others / (1 + others)
+        np.testing.assert_allclose(loss.value(z, t.astype("f"), 1), value, **digits)
+        np.testing.assert_allclose(loss.slope(z, t.astype("f"), 1), slope, **digits)
+        assert loss.slope(z, t.astype("f"), 1).dtype == np.float32
+    v = random.normal(size=z.shape)
+    bent = p * (v - v[:, :1] - (p * (v - v[:, :1])).sum(axis=1, keepdims=True))
+    product = loss.bend(z, 1)(v.astype("f"))
+    np.testing.assert_allclose(product, bent, rtol=1e-3, atol=1e-6 * abs(bent).max())
 
 
 def test_steps_along_a_direction_end_where_the_slope_does():

@@ -128,7 +128,7 @@ def test_units_that_came_with_a_sparse_table_stay_where_they_predict_better(monk
         judge.fit(given / scale, y)
         np.testing.assert_allclose(model.coef_, judge.coef_ / scale, atol=1e-3)
         # Leaving out each row, in closed form, does not take rows part by part.
-        ridge = BilevelRidge(penalty="all").fit(sparse.csr_array(given), y)
+        ridge = BilevelRidge(penalty="all", random_state=0).fit(sparse.csr_array(given), y)
         squares = Ridge(alpha=ridge.regularization_[0]).fit(given / scale, y)
         np.testing.assert_allclose(ridge.coef_, squares.coef_ / scale, rtol=1e-4, atol=1e-6)
 

@@ -17,7 +17,15 @@ from untuned.estimators.penalties.folds import RowRoles
 from untuned.estimators.penalties.objectives import kernel_newton, scaling
 from untuned.estimators.penalties.objectives.kernel_newton import KernelNewton
 from untuned.estimators.penalties.path import Trail
-from untuned.estimators.penalties.selection.fitting import Scales, alike, make, nothing, solved
+from untuned.estimators.penalties.selection.fitting import (
+    SETTLED,
+    Scales,
+    alike,
+    from_nothing,
+    make,
+    nothing,
+    solved,
+)
 from untuned.estimators.penalties.selection.judging import Rows, judged
 from untuned.estimators.penalties.selection.outcome import Limit
 from untuned.estimators.penalties.strengths import Bend
@@ -54,7 +62,7 @@ class Walk:
         self.weight = np.concatenate([rows.weight[valid] for _, valid in self.folds])
         self.near: list[Any] = [None] * len(self.folds)  # inner variables
         self.bend, self.passes = Bend.of_rows(rows.weight), 0
-        self.first = first
+        self.first, self.share = first, SETTLED if from_nothing(rows) else SHARE
         self.losses: dict[float, float] = {}
 
     @property
@@ -130,7 +138,7 @@ class Walk:
             shape = self.rows.table.X.shape[1], self.rows.target.shape[1]
             start = [alike(models, x, *nothing(*shape))]
         with watch.over(self.limit.is_over):
-            self.near[k] = solved(models, x, start, SHARE)
+            self.near[k] = solved(models, x, start, self.share)
         self.passes += models.passes
         return models.model(x, self.near[k])
 
