@@ -1,5 +1,7 @@
 """Whether dear judges are asked at all: trees that are grown first, and what they show."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -85,9 +87,7 @@ def test_trees_are_grown_only_where_a_few_of_them_help(kind, helps, monkeypatch)
     assert (cleaner.judges_["trees"] > 0) == helps
 
 
-def test_a_gain_must_be_larger_than_its_error_and_than_one_number_brings():
-    gains = np.r_[np.full(50, 1.0), np.full(50, -0.8)]  # 10 in all, give or take 9
-    assert trial._rises(gains, 1.0)
-    assert not trial._rises(gains, trial.SURE)
-    assert not trial._rises(gains / 10, 1.0)
-    assert not trial._rises(-gains, 1.0)
+@pytest.mark.parametrize(("gain", "helps"), [(0.4, False), (0.6, True)])
+def test_a_weight_must_be_one_standard_error_from_zero(gain, helps, monkeypatch):
+    monkeypatch.setattr(trial, "_gains", lambda *args: np.full(ROWS, gain / ROWS))
+    assert trial.trees_help(SimpleNamespace(task=task(4)), forest.Trees(), []) is helps

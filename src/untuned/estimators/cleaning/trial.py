@@ -17,9 +17,10 @@ ROWS = 2000
 SPARSE_ROWS = 1000  # of sparse columns there are more, and trees look at many of them
 ROUNDS = judges.Rounds(trees=120, fewest=10, most=30)  # of boosting
 MOST_COLUMNS = 256  # boosting looks at all columns for each split, trees at some only
-# Standard errors by which the likelihood of unseen labels must rise. Chance alone does it once in
-# 100 times where all that follows is dear, in 6 where it is not and more is lost by a miss.
-SURE, LIKELY = 2.33, 1.0
+SURE = 2.33  # standard errors by which the likelihood of unseen labels must rise: chance 1 in 100
+# In logarithms, a likelihood rises by this much if a weight is one standard error from zero. Trees
+# are not so dear that more should be asked of a few of them: more is lost by a miss.
+HINT = 0.5
 
 
 def trees_help(hearing: Hearing, trees: forest.Trees, opinions: list[np.ndarray]) -> bool:
@@ -29,7 +30,7 @@ def trees_help(hearing: Hearing, trees: forest.Trees, opinions: list[np.ndarray]
     """
     if not issparse(hearing.task.X):
         rows, said = trees.beforehand(hearing.task)
-        return _rises(_gains(hearing, opinions, rows, said), LIKELY)
+        return bool(_gains(hearing, opinions, rows, said).sum() > HINT)
     return _helps(hearing, forest.as_dealt(hearing.task), forest.learned, opinions)
 
 
@@ -53,7 +54,10 @@ def _helps(hearing: Hearing, dealt: Task, learned: Learned, opinions: list[np.nd
     train, rows = task.order[~left], task.order[left]
     train, rows = rng.permutation(train)[:most], np.sort(rng.permutation(rows)[:most])
     gains = _gains(hearing, opinions, rows, learned(task, train, rows))
-    return _rises(gains, SURE)
+    # One more weight is learned from these very rows, and so fits them a little better by chance.
+    if gains.sum() < ABOUT_AS_LIKELY:
+        return False
+    return bool(gains.mean() * np.sqrt(len(gains)) > SURE * gains.std())
 
 
 def _gains(
@@ -70,13 +74,3 @@ def _gains(
         return np.log((pool.probabilities(part) * given).sum(axis=1) + pooling.FAINT)
 
     return task.weight[rows] * (logs(voices) - logs(voices[:-1]))
-
-
-def _rises(gains: np.ndarray, sure: float) -> bool:
-    """Whether likelihood rises by so many standard errors.
-
-    One more weight is learned from these very rows, and so fits them a little better by chance.
-    """
-    if gains.sum() < ABOUT_AS_LIKELY:
-        return False
-    return bool(gains.mean() * np.sqrt(len(gains)) > sure * gains.std())
