@@ -44,19 +44,6 @@ class Task:
         """Folds to leave out together; of two folds nothing would be left, so one at a time."""
         return iter([(0, 0), (1, 1)]) if self.folds == 2 else combinations(range(self.folds), 2)
 
-    def matched(self) -> Iterator[tuple[int, int]]:
-        """Of these, as few as leave out each fold once; of an odd number of folds, all but one."""
-        met: set[int] = set()
-        for pair in self.pairs():
-            if met.isdisjoint(pair):
-                met.update(pair)
-                yield pair
-
-    def unseen(self, pair: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of all other folds, and those of this pair."""
-        left = np.isin(self.fold, pair)
-        return np.flatnonzero(~left), np.flatnonzero(left)
-
 
 def as_many_as_pay(X: Any, classes: int) -> int:
     """How many folds: of few rows more, as long as the trainings of all pairs of folds are cheap.
@@ -99,8 +86,9 @@ def second_hand(task: Task, judged: Callable[[np.ndarray, np.ndarray], np.ndarra
     # Half precision is far finer than what a judge knows.
     found = np.zeros(shape, np.float16 if scarce(task.X) else np.float32)
     for a, b in task.pairs():
-        train, rows = task.unseen((a, b))
-        said = judged(train, rows)
+        left = (task.fold != a) & (task.fold != b)
+        rows = np.flatnonzero(~left)
+        said = judged(np.flatnonzero(left), rows)
         for mine, other in ((a, b), (b, a)):
             here = task.fold[rows] == mine
             if a == b:

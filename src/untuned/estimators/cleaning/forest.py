@@ -64,40 +64,18 @@ class Trees:
 
     def first(self, task: Task) -> np.ndarray:
         """Grow, and learn the given labels; see Judge."""
-        dealt = as_dealt(task)
-        given, pairs = _given(task), dealt.pairs()
+        self.grown, dealt = {}, as_dealt(task)
+        given, pairs, random = _given(task), dealt.pairs(), np.random.RandomState(task.seed)
         # Each row's fold is in so many pairs.
         count = FEW_TREES if issparse(task.X) else ceil(TREES / (dealt.folds - 1))
+        kept = ceil(FOREST / (dealt.folds * (dealt.folds - 1) / 2))
 
         def judged(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            return _said(self._of_pair(dealt, next(pairs), train, count), given, train, rows)
+            grown = self.grown[next(pairs)] = grow(task, train, count, random, kept)
+            return _said(grown, given, train, rows)
 
         # Who has seen none of a group's folds has not seen any one of them either.
         return second_hand(dealt, judged)[np.arange(task.folds) % dealt.folds]
-
-    def beforehand(self, task: Task) -> tuple[np.ndarray, np.ndarray]:
-        """Rows, and what the first few trees say of them: a seventh of all that would be grown.
-
-        Of pairs that share no fold, so that nearly all rows are judged; `first` needs them anyway.
-        """
-        given, found, said = _given(task), [], []
-        for pair in task.matched():
-            train, rows = task.unseen(pair)
-            found.append(rows)
-            said.append(_said(self._of_pair(task, pair, train, FEW_TREES), given, train, rows))
-        return np.concatenate(found), np.concatenate(said)
-
-    def _of_pair(
-        self, task: Task, pair: tuple[int, int], train: np.ndarray, count: int
-    ) -> list[Grown]:
-        """So many trees that have not seen this pair; those that are there are not grown again."""
-        found = self.grown.setdefault(pair, [])
-        there = sum(len(part.nodes) for part in found)
-        if there < count:
-            kept = ceil(FOREST / (task.folds * (task.folds - 1) / 2))
-            random = np.random.RandomState([task.seed, *pair, there])
-            found += grow(task, train, count - there, random, max(0, kept - there))
-        return found
 
     def second(self, task: Task, targets: Targets) -> np.ndarray:
         """Learn what labels probably should be, in the same leaves; see Judge."""

@@ -3,7 +3,7 @@
 1. Judges learn the labels as they were given, cheap judges first. What they say of unseen rows is
    pooled, and tells how labels come to be wrong: a first guess from rows of which they are sure,
    then by maximum likelihood. A judge whose weight in the pool is zero is not asked again.
-   Trees and boosting, which are dear, are asked if a trial shows that they help.
+   Boosting, which is dear, is asked if a trial on some rows shows that it helps.
 2. Judges learn what labels probably should be. What they now say of unseen rows is pooled with what
    was said before, the noise is estimated anew, and Bayes' rule gives the quality of each label.
 """
@@ -155,7 +155,7 @@ def hear(
             judge.unheard(task, targets)
     weights = {judge.name: 0.0 for judge in asked}
     if automatic and not issparse(task.X):
-        weights |= {Trees.name: 0.0, judges.boosting().name: 0.0}  # they were tried
+        weights |= {judges.boosting().name: 0.0}  # it was tried
     said.append(first.probabilities)
     if yours is not None:
         said.append(_without_noise(hearing, yours, first.transition))
@@ -191,11 +191,10 @@ def _asked_first(
         return asked, opinions
     more: list[Judge] = []
     sparse = issparse(hearing.task.X)
-    trees = Trees()
-    if not hearing.over() and trial.trees_help(hearing, trees, opinions):
-        more.append(trees)
-        opinions.append(trees.first(hearing.task))
-    # Boosting takes no sparse columns.
+    # On sparse columns trees are slow, and mostly no match for a linear judge; boosting takes none.
+    if not hearing.over() and (not sparse or trial.trees_help(hearing, opinions)):
+        more.append(Trees())
+        opinions.append(more[-1].first(hearing.task))
     if not hearing.over() and not sparse and trial.boosting_helps(hearing, opinions):
         more.append(judges.boosting())
         opinions.append(more[-1].first(hearing.task))

@@ -18,19 +18,10 @@ SPARSE_ROWS = 1000  # of sparse columns there are more, and trees look at many o
 ROUNDS = judges.Rounds(trees=120, fewest=10, most=30)  # of boosting
 MOST_COLUMNS = 256  # boosting looks at all columns for each split, trees at some only
 SURE = 2.33  # standard errors by which the likelihood of unseen labels must rise: chance 1 in 100
-# In logarithms, a likelihood rises by this much if a weight is one standard error from zero. Trees
-# are not so dear that more should be asked of a few of them: more is lost by a miss.
-HINT = 0.5
 
 
-def trees_help(hearing: Hearing, trees: forest.Trees, opinions: list[np.ndarray]) -> bool:
-    """Whether trees add to what other judges say; what is grown to know it stays with them.
-
-    On sparse columns trees are slow, and mostly no match for a linear judge.
-    """
-    if not issparse(hearing.task.X):
-        rows, said = trees.beforehand(hearing.task)
-        return bool(_gains(hearing, opinions, rows, said).sum() > HINT)
+def trees_help(hearing: Hearing, opinions: list[np.ndarray]) -> bool:
+    """Whether trees add to what other judges say."""
     return _helps(hearing, forest.as_dealt(hearing.task), forest.learned, opinions)
 
 
@@ -53,18 +44,7 @@ def _helps(hearing: Hearing, dealt: Task, learned: Learned, opinions: list[np.nd
     left = np.isin(dealt.fold, next(dealt.pairs()))[task.order]
     train, rows = task.order[~left], task.order[left]
     train, rows = rng.permutation(train)[:most], np.sort(rng.permutation(rows)[:most])
-    gains = _gains(hearing, opinions, rows, learned(task, train, rows))
-    # One more weight is learned from these very rows, and so fits them a little better by chance.
-    if gains.sum() < ABOUT_AS_LIKELY:
-        return False
-    return bool(gains.mean() * np.sqrt(len(gains)) > SURE * gains.std())
-
-
-def _gains(
-    hearing: Hearing, opinions: list[np.ndarray], rows: np.ndarray, said: np.ndarray
-) -> np.ndarray:
-    """How much likelier the given label of each of these rows is with one more judge's word."""
-    task = hearing.task
+    said = learned(task, train, rows)
     base = [opinion[task.fold[rows], rows] for opinion in opinions]
     voices = pooling.voice(np.stack([*base, said]).astype(np.float64))
     given = np.eye(task.classes)[task.label[rows]]
@@ -73,4 +53,8 @@ def _gains(
         pool = hearing.pool(part, given, np.full(len(part), 1 / len(part)), rows)
         return np.log((pool.probabilities(part) * given).sum(axis=1) + pooling.FAINT)
 
-    return task.weight[rows] * (logs(voices) - logs(voices[:-1]))
+    gain = task.weight[rows] * (logs(voices) - logs(voices[:-1]))
+    # One more weight is learned from these very rows, and so fits them a little better by chance.
+    if gain.sum() < ABOUT_AS_LIKELY:
+        return False
+    return bool(gain.mean() * np.sqrt(len(gain)) > SURE * gain.std())
