@@ -260,8 +260,6 @@ class Hearing:
         saved = one_other.price_of_entries(self._rows(found.probabilities), found.transition)
         if gain + saved <= likeliest.price(task.weight[self.noisy].sum()):
             return found
-        if self._gain_where_clear(found, other) < -ABOUT_AS_LIKELY:  # they show that there is more
-            return found
         return other._replace(apart=found.apart, other=likeliest.other)
 
     def _rate(self, transition: np.ndarray) -> float:
