@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.estimators.cleaning import noise, pairs, pooling
+from untuned.estimators.cleaning import noise, one_other, pairs, pooling
 from untuned.estimators.cleaning.few_numbers import FewNumbers
 from untuned.estimators.cleaning.folds import Task
-from untuned.estimators.cleaning.labelled_rows import scarce
 from untuned.estimators.cleaning.pooling import Pool
 from untuned.run import minimize
 from untuned.run.result import Result
 
-FIRST_POOLINGS, POOLINGS = 4, 2  # at most: weights and noise, each given the other
 STILL = 0.01  # change of the noise after which it is not asked for again
 
 ABOUT_AS_LIKELY = 2.0  # logarithm of a likelihood; about a 95 % interval for one number
@@ -33,6 +31,7 @@ class Settled(NamedTuple):
     probabilities: np.ndarray  # of true labels
     apart: np.ndarray | None = None  # how far classes are told apart, as `_apart` says
     pairs: np.ndarray | None = None  # True for pairs of classes with noise of their own
+    other: np.ndarray | None = None  # the one class that each is taken for
     alike: bool = False  # whether as many labels go from every class to every other
 
 
@@ -79,7 +78,8 @@ class Hearing:
     ) -> Settled:  # fmt: skip
         """The pool and the noise that go together; `before` is what was settled the last time.
 
-        Noise of few pairs of classes is tried as well, and noise that is the same for all of them.
+        Noise of few pairs of classes is tried as well, noise that is the same for all of them, and
+        noise that takes each class for one other.
         """
         start = self._pooled(voices_given, transition, np.full(judges, 1 / judges))
         if before is not None:
@@ -90,7 +90,8 @@ class Hearing:
         other = self._settled(voices_given, start, rounds, of_pairs=True)
         if self._of_pairs_indeed(found, other):
             return other
-        return self._simplest(voices_given, found)
+        found = self._simplest(voices_given, found)
+        return found if found.alike else self._of_one_other(voices_given, found, rounds)
 
     def _settled(
         self, voices_given: Voices, found: Settled, rounds: int,
@@ -118,6 +119,9 @@ class Hearing:
                 limits = np.minimum(limits, most.overall + noise.one_sided(likely, rows, apart))
             if of_pairs:
                 new, kept = self._of_pairs(found.probabilities, likely, limits)
+            elif before is not None and before.other is not None:
+                likeliest = one_other.fit(self._rows(found.probabilities), before.other)
+                new = likeliest.matrix(most.overall)
             elif alike:
                 new = noise.uniform(min(self._rate(likely), most.overall), self.task.classes)
             else:
@@ -156,18 +160,17 @@ class Hearing:
 
     def noise_of(self, probabilities: np.ndarray, start: np.ndarray) -> np.ndarray:
         """The most likely noise."""
-        task, noisy = self.task, self.noisy
-        return noise.fit_transition(
-            probabilities[noisy], task.label[noisy], task.weight[noisy], start
-        )
+        return noise.fit_transition(*self._rows(probabilities), start)
 
     def _of_pairs(
         self, probabilities: np.ndarray, likely: np.ndarray, most: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
+        found, kept = pairs.with_pairs(self._rows(probabilities), likely, most)
+        return noise.without_overlap(found, probabilities, self.task.weight), kept
+
+    def _rows(self, probabilities: np.ndarray) -> pairs.Rows:
         task, noisy = self.task, self.noisy
-        rows = pairs.Rows(probabilities[noisy], task.label[noisy], task.weight[noisy])
-        found, kept = pairs.with_pairs(rows, likely, most)
-        return noise.without_overlap(found, probabilities, task.weight), kept
+        return pairs.Rows(probabilities[noisy], task.label[noisy], task.weight[noisy])
 
     def _of_pairs_indeed(self, found: Settled, other: Settled) -> bool:
         """Whether the noise is of pairs, as `other` says, and not as `found` does.
@@ -180,11 +183,15 @@ class Hearing:
         assert other.pairs is not None
         if other.pairs.any(axis=1).mean() <= 0.5:
             return False
+        least = ABOUT_AS_LIKELY * np.count_nonzero(other.pairs)
+        return bool(self._gain_where_clear(found, other) > least)
+
+    def _gain_where_clear(self, found: Settled, other: Settled) -> float:
+        """How much likelier labels of rows are that are clearly of one class."""
         best = -np.sort(-found.probabilities, axis=1)[:, :2]
         clear = self.noisy & (best[:, 0] >= noise.DECIDED * best.sum(axis=1))
         gain = self._likelihoods(other) - self._likelihoods(found)
-        least = ABOUT_AS_LIKELY * np.count_nonzero(other.pairs)
-        return bool(self.task.weight[clear] @ gain[clear] > least)
+        return float(self.task.weight[clear] @ gain[clear])
 
     def _pooled(
         self, voices_given: Voices, transition: np.ndarray, start: np.ndarray | Pool
@@ -211,7 +218,9 @@ class Hearing:
                 transition = noise.uniform(aim, task.classes)
             other = self._pooled(voices_given, transition, found.pool)
             if self._likelihood_of(other) > likely - ABOUT_AS_LIKELY:
-                return other._replace(apart=found.apart, pairs=found.pairs, alike=found.alike)
+                return other._replace(
+                    apart=found.apart, pairs=found.pairs, other=found.other, alike=found.alike
+                )
         return found
 
     def _simplest(self, voices_given: Voices, found: Settled) -> Settled:
@@ -226,6 +235,33 @@ class Hearing:
             return found
         return alike._replace(apart=found.apart, alike=True)
 
+    def _of_one_other(self, voices_given: Voices, found: Settled, rounds: int) -> Settled:
+        """Noise that takes each class for one other, if it explains more than it takes to name it.
+
+        The search begins where judges are believed as they are, not at a matrix that was found: it
+        would stay there. Which classes these are is then asked again at the matrix' own rate.
+        """
+        task, rate = self.task, self._rate(found.transition)
+        other = self._pooled(voices_given, noise.uniform(STILL, task.classes), found.pool)
+        likeliest = one_other.fit(self._rows(other.probabilities))
+        for _ in range(rounds):
+            last, shares = likeliest.other, likeliest.to_it + likeliest.to_any
+            to_it, to_any = (rate / shares * each for each in likeliest[1:])
+            noisy = one_other.OneOther(last, to_it, to_any)
+            other = self._pooled(voices_given, noisy.matrix(), other.pool)
+            likeliest = one_other.fit(self._rows(other.probabilities))
+            if (likeliest.other == last).all():
+                break
+        if likeliest.mutual():
+            return found
+        transition = likeliest.matrix(self._ceiling(other).overall)
+        other = self._pooled(voices_given, transition, other.pool)
+        gain = self._likelihood_of(other) - self._likelihood_of(found)
+        saved = one_other.price_of_entries(self._rows(found.probabilities), found.transition)
+        if gain + saved <= likeliest.price(task.weight[self.noisy].sum()):
+            return found
+        return other._replace(apart=found.apart, other=likeliest.other)
+
     def _rate(self, transition: np.ndarray) -> float:
         """The share of noisy rows' labels that such noise makes wrong."""
         task, noisy = self.task, self.noisy
@@ -238,50 +274,3 @@ class Hearing:
         """The logarithm of each row's."""
         total = (found.probabilities * self.likelihood(found.transition)).sum(axis=1)
         return np.log(total + noise.TINY)
-
-
-class First(NamedTuple):
-    """What the first round leaves behind."""
-
-    opinions: list[np.ndarray]  # (folds, rows, classes) of each judge
-    calibrations: list[Pool]
-    settled: Settled
-
-    def targets(self, hearing: Hearing, fold: int) -> np.ndarray:
-        """Probabilities of true labels that the judge of this fold may learn from."""
-        voices = []
-        for opinion, calibration in zip(self.opinions, self.calibrations, strict=True):
-            said = opinion[fold].astype(np.float32)  # it may be in half precision
-            honest = calibration.probabilities(pooling.voice(said)[None])
-            voices.append(pooling.voice(noise.without_noise(honest, self.settled.taken_out)))
-        likelihood = hearing.likelihood(self.settled.transition)
-        joint = self.settled.pool.probabilities(np.stack(voices)) * likelihood
-        return joint / np.maximum(joint.sum(axis=1, keepdims=True), noise.TINY)
-
-
-def first_round(hearing: Hearing, opinions: list[np.ndarray]) -> First:
-    """Pool what judges say who have learned the labels as they were given.
-
-    Such judges know the noise as well. Each is first made honest, so that its probabilities of
-    given labels are right in the mean; then the noise is taken out of them.
-    """
-    task = hearing.task
-    at = np.arange(len(task.label))
-    own = np.eye(task.classes)[task.label]
-    calibrations, honest = [], []
-    for opinion in opinions:
-        voice = pooling.voice(opinion[task.fold, at].astype(np.float64))[None]
-        some = hearing.noisy  # trusted labels are not those that judges learned to expect
-        calibrations.append(hearing.pool(voice[:, some], own[some], np.ones(1), some))
-        honest.append(calibrations[-1].probabilities(voice))
-    best = max(honest, key=lambda p: task.weight @ np.log(p[at, task.label] + noise.TINY))
-    noisy = hearing.noisy
-    guess = noise.first_guess(best[noisy], task.label[noisy], task.weight[noisy])
-
-    def voices_given(transition: np.ndarray) -> np.ndarray:
-        return np.stack([pooling.voice(noise.without_noise(p, transition)) for p in honest])
-
-    settled = hearing.settle(voices_given, guess, len(honest), FIRST_POOLINGS)
-    if scarce(task.X):
-        settled = settled._replace(probabilities=settled.probabilities.astype(np.float32))
-    return First(opinions, calibrations, settled)

@@ -63,11 +63,11 @@ def shrunk(joint: np.ndarray) -> np.ndarray:
     totals = joint.sum(1)
     rate = 1 - np.trace(joint) / totals.sum()
     same = uniform(rate, len(joint)) + TINY
-    strength = max(PSEUDO_ROWS, key=lambda rows: _evidence(joint, rows * same))
+    strength = max(PSEUDO_ROWS, key=lambda rows: evidence(joint, rows * same))
     return (joint + strength * same) / (totals + strength)[:, None]
 
 
-def _evidence(joint: np.ndarray, prior: np.ndarray) -> float:
+def evidence(joint: np.ndarray, prior: np.ndarray) -> float:
     """The logarithm of the likelihood of counts drawn by Dirichlet laws, one for each row."""
     by_row = gammaln(prior.sum(1)) - gammaln((prior + joint).sum(1))
     return float(by_row.sum() + (gammaln(prior + joint) - gammaln(prior)).sum())

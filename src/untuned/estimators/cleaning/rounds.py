@@ -16,9 +16,10 @@ import numpy as np
 from scipy.sparse import issparse
 
 from untuned.estimators.cleaning import folds, judges, noise, pooling, trial
+from untuned.estimators.cleaning.first_round import first_round
 from untuned.estimators.cleaning.folds import Task
 from untuned.estimators.cleaning.forest import Trees
-from untuned.estimators.cleaning.hearing import POOLINGS, Hearing, Settled, first_round
+from untuned.estimators.cleaning.hearing import Hearing, Settled
 from untuned.estimators.cleaning.judges import Judge
 from untuned.estimators.cleaning.labelled_rows import Merged, Table
 from untuned.estimators.cleaning.linear_judge import LinearJudge, as_evidence
@@ -34,6 +35,7 @@ NAMED: dict[str, Any] = {
     "boosting": judges.boosting,
 }
 YOURS = "pred_probs"
+POOLINGS = 2  # of the second round, at most: weights and noise, each given the other
 
 
 class Verdicts(NamedTuple):
