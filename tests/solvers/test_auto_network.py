@@ -198,15 +198,19 @@ def few_trusted(data, wrong):
         torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
     )
     loss = torch.nn.functional.cross_entropy
-    every = torch.arange(200)
-    alone = data == "numbers"
+    every, checked = torch.arange(200), torch.arange(160, 200)
+
+    def outer(x, y, batch):
+        at = batch if data == "numbers" else batch[0]
+        return loss(apply(y, features[at]), labels[at])
+
     result = untuned.minimize(
-        lambda x, y, b: loss(apply(y, features[b if alone else b[0]]), labels[b if alone else b[0]]),
+        outer,
         lambda x, y, b: (
             torch.sigmoid(x[b]) * loss(apply(y, features[b]), labels[b], reduction="none")
         ).mean(),
-        torch.zeros(200), start, outer_data=every[160:] if alone else (every[160:], labels[160:]),
-        inner_data=every, batch_size=(24, 16), max_steps=120,
+        torch.zeros(200), start, inner_data=every, batch_size=(24, 16), max_steps=120,
+        outer_data=checked if data == "numbers" else (checked, labels[checked]),
     )  # fmt: skip
     weights = torch.sigmoid(result.x[:160]).numpy()
     auroc = roc_auc_score(~hit, weights) if hit.any() else None
