@@ -123,15 +123,20 @@ def run(problem, steps, inner_batches, outer_batches):
         adam(problem.g_y(x, tuple(y), rows))
         average = [p + 10 / (10 + t) * (q - p) for p, q in zip(average, y, strict=True)]
         if np.any(h):
-            before, all_move = usual, np.mean(h != 0) >= 0.5
+            before, all_move, before_turn = usual, np.mean(h != 0) >= 0.5, ways[turn]
             usual = usual + 10 / (10 + t) * (np.mean(h[h != 0] ** 2) - usual)
             if settled or not all_move:
                 sums = sums * (usual / before if all_move and before else 1) + h**2
                 ways[turn] = ways[turn] - reach * h / np.sqrt(sums + usual)
             if parts == 2:
-                other, here = ways[1 - turn], h != 0
+                # The way of this turn's half is that before the step.
+                own, other, here = before_turn, ways[1 - turn], h != 0
+                other = np.where(
+                    own * other > 0, other, np.where(abs(other) > abs(own), own + other, 0.0)
+                )
                 e = np.sum((h / np.sqrt(usual))[here] * (other[here] - other[here].mean()))
-                against, squares = against + e, squares + e**2
+                squares = squares + e**2
+                against = min(against + e, np.sqrt(squares))
         used.append(np.clip(1 - against / np.sqrt(squares), 0, 1) if squares else 1.0)
         x = problem.x0 + used[-1] * sum(ways)
         path.append((x, list(average), v))

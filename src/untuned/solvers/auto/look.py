@@ -1,4 +1,4 @@
-"""A look at a problem before it is solved: is y a network, does f depend on x, and what is x?"""
+"""A look at a problem before it is solved: is y a network, what is x, and what is known of rows?"""
 
 from __future__ import annotations
 
@@ -81,3 +81,15 @@ def belongs_to_rows(o: Oracles, x: Tree, y: Tree, rows: Tree) -> bool:
     # Of several processes one may have none of these rows.
     most, some = (ops.max_over_processes(share, y) for share in (max(moved), min(moved)))
     return 0 < some <= most < 0.5
+
+
+def known_by_number(o: Oracles, rows: Tree) -> bool:
+    """Whether nothing is known of these rows but their numbers: whole, and no two the same.
+
+    Then nobody can say which rows are alike.
+    """
+    leaves = [o.ops.to_numpy(leaf) for leaf in o.ops.flatten(rows)[0]]
+    return all(
+        leaf.size == len(leaf) == len(np.unique(leaf)) and np.array_equal(leaf, np.rint(leaf))
+        for leaf in leaves
+    )

@@ -37,6 +37,8 @@ class Auto(Solver):
     order : 2 differentiates g twice; 1 takes differences of its gradients in place of that, which
         are less exact and need no more memory than a gradient. None: `minimize` looks whether torch
         can differentiate g twice; 2 when stepped by hand, and on JAX.
+    alike : whether outer data say which rows are alike, without which halves are no judges of each
+        other; `minimize` looks.
     """
 
     stochastic: bool | None = None
@@ -44,6 +46,7 @@ class Auto(Solver):
     direct: bool | None = None
     judged: bool | None = None
     order: int | None = None
+    alike: bool | None = None
 
     name: ClassVar[str] = "auto"
 
@@ -80,11 +83,15 @@ class Auto(Solver):
         direct = self.direct
         if found and direct is None:
             direct = look.depends_on_x(o, x, y, sample())
-        judged = self.judged
+        judged, alike = self.judged, self.alike
         if judged is None:
             free = found and not direct and o.project is None
             judged = free and look.belongs_to_rows(o, x, y, sample().inner)
-        return dataclasses.replace(self, network=found, direct=direct, judged=judged, order=order)
+            if judged and alike is None:
+                alike = not look.known_by_number(o, sample().outer)
+        return dataclasses.replace(
+            self, network=found, direct=direct, judged=judged, order=order, alike=alike
+        )
 
     @property
     def loops(self) -> str:
@@ -102,7 +109,7 @@ class Auto(Solver):
     @property
     def halves(self) -> bool:
         """Whether batches of outer data are to be of two halves of the rows in turn."""
-        return bool(self.network and self.judged)
+        return bool(self.network and self.judged and self.alike is not False)
 
     @property
     def wants_stages(self) -> bool:
@@ -126,13 +133,19 @@ class Auto(Solver):
 
     @property
     def remark(self) -> str:
-        """That and why there are no second derivatives, for a run's message."""
-        if self.order != 1:
-            return ""
-        return (
-            "g was not differentiated twice: differences of its gradients stood for second "
-            "derivatives."
-        )
+        """What a run went without, and why, for its message."""
+        remarks = []
+        if self.order == 1:
+            remarks.append(
+                "g was not differentiated twice: differences of its gradients stood for second "
+                "derivatives."
+            )
+        if self.network and self.judged and not self.halves:
+            remarks.append(
+                "Nobody judged the weights: outer_data are numbers of rows, of which alike halves "
+                "cannot be made. Give the labels among outer_data."
+            )
+        return " ".join(remarks)
 
     def init(self, o: Oracles, x: Tree, y: Tree) -> Any:
         """Start at (x, y) with v = 0."""

@@ -23,12 +23,18 @@ by heart. So batches of f are of two halves of its rows in turn, each with a run
 part d of x's way of its own, and what one half has learned is judged by the other:
 
     x = x_0 + c (d_1 + d_2),   d_1 <- d_1 - D h_1 / sqrt(q + S),   c = 1 - E / sqrt(sum of e^2),
-                               e = <h_1 / sqrt(q), d_2 - its mean over the rows of the batch>,
+                               e = <h_1 / sqrt(q), d_21 - its mean over the rows of the batch>,
+                               d_21: d_2, but between 0 and d_1 + d_2, entry by entry,
 
-with E the sum of e, c between 0 and 1, and the halves exchanged from step to step. e is how much
-more of d_2 raises f on rows that d_2 does not know, so x is taken back where all that was seen
-speaks against it: wholly, once that is one standard error. A number added to all entries counts for
-nothing: it makes y's steps longer, which Adam undoes.
+with E the sum of e, c at most 1, and the halves exchanged from step to step. e is how much more of
+d_2 raises f on rows that d_2 does not know, so x is taken back where all that was seen speaks
+against it: wholly, once that is one standard error. What is said beyond that is not added to E, so
+that x comes back where equal weights turn out to be worse. A number added to all entries counts
+for nothing: it makes y's steps longer, which Adam undoes.
+
+What the halves undo of each other's ways is not in x, so it is not judged. It grows without bound
+as d_1 + d_2 settles, since nothing holds d_1 - d_2 back: d_2 undoes what is chance in d_1, and h_1,
+which has the same chance in it, would speak against d_2 for that, however much d_1 + d_2 helps.
 
 mean(s) and q are of one leaf. r_k is 3 % of the size of leaf k at the start, D a tenth of the size
 of x's leaf, or 1 where that is zero. What is given back is an average of y over the latest tenth of
@@ -172,10 +178,14 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
             moved = o.project(moved)
     else:
         other = state.halves[1]
-        said = _judged(ops, hypergrad, usual, other.way)
-        against, squares_against = against + said, squares_against + said * said
-        used = 1 - against / ops.maximum(squares_against, 1e-37) ** 0.5
-        used = ops.maximum(ops.where(used < 1, used, 1.0), 0.0)
+        left = ops.tree_map(lambda own, way: _left(ops, own, way), turn.way, other.way)
+        said = _judged(ops, hypergrad, usual, left)
+        squares_against = squares_against + said * said
+        error = ops.maximum(squares_against, 1e-37) ** 0.5
+        # No more than takes x back wholly: else x could not come back for as long again.
+        against = ops.where(against + said < error, against + said, error)
+        used = 1 - against / error
+        used = ops.where(used < 1, used, 1.0)
         way = ops.axpy(1.0, by, turn.way)
         halves = (other, Half(trusted, way))
         moved = ops.axpy(used, ops.axpy(1.0, way, other.way), state.start)
@@ -219,6 +229,12 @@ def _adam(
         lambda y, m, s, rate: y - rate * scale * m / _root(ops, s), y, *moments, rates
     )
     return moved, moments
+
+
+def _left(ops: Ops, own: Any, other: Any) -> Any:
+    """What is left of the other half's way in the sum of both."""
+    both = own + other
+    return ops.clip(other, ops.clip(both, None, 0.0), ops.clip(both, 0.0, None))
 
 
 def _judged(ops: Ops, h: Tree, usual: Tree, other: Tree) -> Scalar:
