@@ -57,23 +57,22 @@ def _logistic_bend(z: np.ndarray, axis: int, t: Any = None) -> Map:
 
 def _softmax(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     """log sum exp(z) - z of the class, for t = 1 there and 0 elsewhere."""
-    shifted, _, _, rest = _beside_top(z, axis)
-    return np.log1p(rest).squeeze(axis) - (t * shifted).sum(axis=axis)
+    top, _, rest = _beside_top(z, axis)
+    own = (t * (z - np.take_along_axis(z, top, axis))).sum(axis=axis)
+    return np.log1p(rest).squeeze(axis) - own
 
 
 def _beside_top(z: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
-    """z less its top, where that is, exp of it elsewhere, and the sum of all exp but the top's 1.
+    """Where z is largest, exp of all less that, with a zero there, and the sum of it.
 
     A model that is sure of a row has a loss and slopes far below what rounding leaves of 1, and
     in single precision there would be nothing but rounding to go by.
     """
-    shifted = z - z.max(axis=axis, keepdims=True)  # it keeps exp from overflowing
-    top = shifted == 0
-    others = np.exp(shifted)
-    others -= top
-    rest = others.sum(axis=axis, keepdims=True)
-    rest += top.sum(axis=axis, keepdims=True, dtype=rest.dtype) - 1  # several may be at the top
-    return shifted, top, others, rest
+    top = z.argmax(axis=axis, keepdims=True)
+    others = z - np.take_along_axis(z, top, axis)  # it keeps exp from overflowing
+    np.exp(others, out=others)
+    np.put_along_axis(others, top, 0, axis)
+    return top, others, others.sum(axis=axis, keepdims=True)
 
 
 def softmax(z: np.ndarray, axis: int) -> np.ndarray:
@@ -85,34 +84,30 @@ def softmax(z: np.ndarray, axis: int) -> np.ndarray:
 
 def _softmax_slope(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     """Probabilities less t: at the top 1 - t, less the share of all others."""
-    _, top, slope, rest = _beside_top(z, axis)
-    slope -= top * rest
+    top, slope, rest = _beside_top(z, axis)
     slope /= 1 + rest
-    slope += top - t
+    slope -= t
+    own = 1 - np.take_along_axis(np.broadcast_to(t, z.shape), top, axis)
+    np.put_along_axis(slope, top, own - rest / (1 + rest), axis)
     return slope
 
 
 def _softmax_bend(z: np.ndarray, axis: int, t: Any = None) -> Map:
-    _, top, p, rest = _beside_top(z, axis)
-    p += top
+    top, p, rest = _beside_top(z, axis)
     p /= 1 + rest
-    share = top / top.sum(axis=axis, keepdims=True, dtype=p.dtype)
-    along, at_top = np.moveaxis(p, axis, 0), np.moveaxis(share, axis, 0)
+    np.put_along_axis(p, top, 1 / (1 + rest), axis)
+    along = np.moveaxis(p, axis, 0)
 
     def times(v: np.ndarray) -> np.ndarray:
         # Less v at the top, or a row that is sure would have but the rounding of v - p v there.
         # One array of this size and no more: memory that comes and goes costs more than the sums.
-        product = v - np.expand_dims(_sums(at_top, v, axis), axis)
-        product -= np.expand_dims(_sums(along, product, axis), axis)
+        product = v - np.take_along_axis(v, top, axis)
+        sums = np.einsum("c...,c...->...", along, np.moveaxis(product, axis, 0))
+        product -= np.expand_dims(sums, axis)
         product *= p
         return product
 
     return times
-
-
-def _sums(along: np.ndarray, v: np.ndarray, axis: int) -> np.ndarray:
-    """Of products over the columns, which `along` has first."""
-    return np.einsum("c...,c...->...", along, np.moveaxis(v, axis, 0))
 
 
 def _squared(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
