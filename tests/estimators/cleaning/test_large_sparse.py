@@ -50,7 +50,10 @@ def test_rows_that_weigh_nothing_are_as_good_as_left_out(monkeypatch):
     copied = judge._trained(task, train, lambda: taught)
     monkeypatch.setattr(labelled_rows, "LARGE", 10)
     assert judge._models(task, train, None)[0].rows.features.shape[0] == len(task.label)
-    np.testing.assert_allclose(judge._trained(task, train, lambda: taught), copied, atol=2e-5)
+    in_place = judge._trained(task, train, lambda: taught)
+    for model in (in_place, copied):  # a number added to all intercepts is rounding, and no matter
+        model[-1] -= model[-1].mean()
+    np.testing.assert_allclose(in_place, copied, atol=2e-5)
     assert np.abs(copied).max() > 0.01
 
 
