@@ -183,15 +183,11 @@ class Hearing:
         assert other.pairs is not None
         if other.pairs.any(axis=1).mean() <= 0.5:
             return False
-        least = ABOUT_AS_LIKELY * np.count_nonzero(other.pairs)
-        return bool(self._gain_where_clear(found, other) > least)
-
-    def _gain_where_clear(self, found: Settled, other: Settled) -> float:
-        """How much likelier labels of rows are that are clearly of one class."""
         best = -np.sort(-found.probabilities, axis=1)[:, :2]
         clear = self.noisy & (best[:, 0] >= noise.DECIDED * best.sum(axis=1))
         gain = self._likelihoods(other) - self._likelihoods(found)
-        return float(self.task.weight[clear] @ gain[clear])
+        least = ABOUT_AS_LIKELY * np.count_nonzero(other.pairs)
+        return bool(self.task.weight[clear] @ gain[clear] > least)
 
     def _pooled(
         self, voices_given: Voices, transition: np.ndarray, start: np.ndarray | Pool
