@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,15 +12,10 @@ import numpy as np
 from jax import lax
 from jax import tree_util as tu
 
-from untuned.ops import Scalar, Tree, UntraceableError, jax_cache, jax_options, jax_sharding
+from untuned.ops import Scalar, Tree, jax_arrays, jax_cache, jax_options, jax_sharding
 
 name = "jax"
 compiles = True
-VALUE_ASKED_FOR = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
 AT_ONCE = 2**26  # bytes of one column of rows for all unit vectors that a Hessian is made with
 
 tree_map = jax.tree.map
@@ -37,6 +31,11 @@ max_over_processes = jax_sharding.max_over_processes
 sum_over_processes = jax_sharding.sum_over_processes
 is_main_process, same_on_all = jax_sharding.is_main_process, jax_sharding.same_on_all
 place_like = jax_sharding.place_like
+precision, asarray, without_copy = jax_arrays.precision, jax_arrays.asarray, jax_arrays.without_copy
+dtype_name, device_name = jax_arrays.dtype_name, jax_arrays.device_name
+to_numpy, to_host, from_host = jax_arrays.to_numpy, jax_arrays.to_host, jax_arrays.from_host
+pieces, as_given, sync = jax_arrays.pieces, jax_arrays.as_given, jax_arrays.sync
+head, output_of = jax_arrays.head, jax_arrays.output_of
 
 
 def paths(tree: Tree, /) -> list[str]:
@@ -256,112 +255,6 @@ def columns_at_once(y: Tree, rows: Tree) -> int:
     itemsize = jnp.result_type(*jax.tree.leaves(y)).itemsize
     of_one = sum(leaf.shape[0] * itemsize for leaf in jax.tree.leaves(rows)[:1])
     return max(8, min(size(y), AT_ONCE // max(1, of_one)))
-
-
-@contextmanager
-def precision(tree: Tree, /) -> Iterator[None]:
-    wide = any(dtype_name(leaf) == "float64" for leaf in jax.tree.leaves(tree))
-    mesh = jax_sharding.mesh_of(tree)
-    with ExitStack() as contexts:
-        contexts.enter_context(jax.enable_x64(wide or jax.config.read("jax_enable_x64")))
-        if mesh is not None:
-            contexts.enter_context(jax.set_mesh(mesh))
-        if jax_sharding.is_shared(tree):
-            contexts.enter_context(jax_sharding.together())
-        yield
-
-
-def asarray(leaf: Any, like: Any = None, /) -> Any:
-    array = jax_sharding.automatic(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
-    if like is None:
-        # Not by `jnp.asarray`, which compiles a program for every shape.
-        is_there = isinstance(array, jax.Array)
-        return array if is_there else jax.device_put(array, may_alias=False)
-    if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype != like.dtype:
-        with np.errstate(over="ignore"):  # what is too large becomes inf, and is refused as such
-            array = array.astype(like.dtype)
-    if isinstance(array, jax.Array):
-        return array
-    mesh = jax_sharding.mesh_of(like)
-    return jax_sharding.put(array, like.sharding if mesh is None else jax_sharding.everywhere(mesh))
-
-
-def without_copy(array: np.ndarray, like: Any, /) -> Any:
-    if jax_sharding.mesh_of(like) is not None:
-        return asarray(array, like)
-    return jax.device_put(array, like.sharding, may_alias=True)
-
-
-def dtype_name(leaf: Any, /) -> str:
-    return (
-        jnp.result_type(leaf).name if isinstance(leaf, jax.Array) else np.asarray(leaf).dtype.name
-    )
-
-
-def device_name(leaf: Any, /) -> str:
-    return ", ".join(sorted(str(device) for device in leaf.devices()))
-
-
-def to_numpy(leaf: Any, /) -> np.ndarray:
-    return jax_sharding.whole(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
-
-
-def to_host(tree: Tree, /) -> list[np.ndarray]:
-    return [to_numpy(leaf) for leaf in jax.tree.leaves(tree)]
-
-
-def from_host(arrays: list[np.ndarray], like: Tree, /) -> Tree:
-    leaves, structure = tu.tree_flatten(like)
-    pairs = zip(arrays, leaves, strict=True)
-    return tu.tree_unflatten(structure, [jax_sharding.put(a, leaf.sharding) for a, leaf in pairs])
-
-
-def pieces(tree: Tree, /) -> list[tuple[int, int, np.ndarray]]:
-    return [
-        (number, first, part)
-        for number, leaf in enumerate(jax.tree.leaves(tree))
-        for first, part in jax_sharding.pieces(leaf)
-    ]
-
-
-def as_given(tree: Tree, /) -> Tree:
-    return tree
-
-
-def sync(tree: Tree, /) -> None:
-    jax.block_until_ready(tree)
-
-
-def head(data: Tree, count: int | None, /) -> Tree:
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((count or leaf.shape[0], *leaf.shape[1:]), leaf.dtype),
-        data,
-    )
-
-
-def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
-    foreign: list[str] = []
-
-    def call(*args: Tree) -> Any:
-        out = fn(*args)
-        if isinstance(out, jax.Array | np.ndarray | np.generic | complex | float | int):
-            return out
-        foreign.append(type(out).__name__)
-        return 0.0
-
-    try:
-        out = jax.eval_shape(call, *args)
-    except jax.errors.TracerArrayConversionError as error:
-        raise UntraceableError(
-            "makes NumPy arrays of what it is given, as NumPy's functions do; NumPy and JAX arrays "
-            "run on JAX, so write it in jax.numpy, for example jnp.exp in place of np.exp."
-        ) from error
-    except VALUE_ASKED_FOR as error:
-        raise UntraceableError(
-            "asks for the value of an array, as if, while, float() and .item() do; JAX runs it "
-            "once without values, so write it in jax.numpy, for example jnp.where in place of if."
-        ) from error
-    return tuple(out.shape), foreign[0] if foreign else out.dtype.name
 
 
 def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
-import numpy as np
 import optree
 import torch
 
-from untuned.ops import Scalar, Tree, UntraceableError, eager
+from untuned.ops import Scalar, Tree, eager, torch_arrays
 
 name = "torch"
 AT_ONCE = 64  # columns of a Hessian that are made at a time
@@ -34,6 +31,11 @@ was_cut, compile_seconds = eager.was_cut, eager.compile_seconds
 max_over_processes, sum_over_processes = eager.max_over_processes, eager.sum_over_processes
 is_main_process, same_on_all = eager.is_main_process, eager.same_on_all
 as_given, place_like = eager.as_given, eager.place_like
+precision, sync, head = torch_arrays.precision, torch_arrays.sync, torch_arrays.head
+asarray, without_copy = torch_arrays.asarray, torch_arrays.without_copy
+dtype_name, device_name = torch_arrays.dtype_name, torch_arrays.device_name
+to_numpy, to_host, from_host = torch_arrays.to_numpy, torch_arrays.to_host, torch_arrays.from_host
+pieces, output_of = torch_arrays.pieces, torch_arrays.output_of
 
 
 def tree_map(fn: Callable, tree: Tree, /, *rest: Tree) -> Tree:
@@ -265,68 +267,3 @@ def _hessian_at_once(fn: Callable, x: Tree, y: Tree) -> torch.Tensor:
 
     units = torch.eye(len(vector), dtype=vector.dtype, device=vector.device)
     return torch.cat(eager.columns(columns, units.split(AT_ONCE)))
-
-
-def precision(tree: Tree, /) -> AbstractContextManager:
-    return nullcontext()
-
-
-def asarray(leaf: Any, like: Any = None, /) -> Any:
-    tensor = leaf.detach() if isinstance(leaf, torch.Tensor) else _from_numpy(leaf)
-    if tensor.is_inference():  # as embeddings often are; autograd keeps only copies of such
-        tensor = tensor.clone()
-    if like is None:
-        return tensor
-    return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
-
-
-def _from_numpy(leaf: Any) -> torch.Tensor:
-    array = np.asarray(leaf)
-    if array.dtype == np.longdouble:  # which torch does not have
-        array = array.astype(np.float64)
-    # Torch takes neither foreign byte orders nor negative strides, and warns of read-only memory.
-    array = np.asarray(array, array.dtype.newbyteorder("="), order="C")
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
-
-
-def without_copy(array: np.ndarray, like: Any, /) -> Any:
-    return asarray(array, like)
-
-
-def dtype_name(leaf: Any, /) -> str:
-    return str(leaf.dtype).removeprefix("torch.")
-
-
-def device_name(leaf: Any, /) -> str:
-    return str(leaf.device)
-
-
-def to_numpy(leaf: Any, /) -> np.ndarray:
-    return leaf.detach().cpu().numpy() if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
-
-
-to_host = partial(eager.to_host, to_numpy)
-from_host = partial(eager.from_host, asarray)
-pieces = partial(eager.pieces, to_numpy)
-
-
-def sync(tree: Tree, /) -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def head(data: Tree, count: int | None, /) -> Tree:
-    return optree.tree_map(lambda leaf: leaf[:count], data)
-
-
-def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
-    if torch.is_inference_mode_enabled():
-        raise UntraceableError(
-            "is called within torch.inference_mode(), where torch takes no gradients; leave it "
-            "around this call (torch.no_grad() does no harm)."
-        )
-    with torch.no_grad():
-        out = fn(*args)
-    if not isinstance(out, torch.Tensor):
-        return (), f"{type(out).__name__}, which is no tensor"
-    return tuple(out.shape), dtype_name(out)
