@@ -27,7 +27,8 @@ def dots(names: list[str], values: Any, axis: str) -> Any:
         x=values, y=places, mode="markers", marker={"color": BLUE, "size": 9},
         text=[_plain(name) for name in names], hovertemplate="%{text}: %{x:.3g}<extra></extra>",
     )  # fmt: skip
-    figure.update_xaxes(type="log", exponentformat="power")
+    # Few ticks: within one decade plotly writes so many that they overlap.
+    figure.update_xaxes(type="log", exponentformat="power", nticks=4, tickangle=0)
     figure.update_yaxes(
         tickvals=places, ticktext=[_plain(name) for name in short], autorange="reversed"
     )
