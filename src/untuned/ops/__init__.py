@@ -232,7 +232,8 @@ class ClosedForm(Protocol):
 
         g may also have `hessian_blocks(y)`, where it falls apart into functions of some
         consecutive entries of y each: their number, the entries of each, and the share of the rows
-        that `hessian(x, y)` looks at, which is the stack of their Hessians.
+        that `hessian(x, y)` looks at, which is the stack of their Hessians. Where these are about
+        alike, one may stand for all.
         """
 
 

@@ -17,7 +17,7 @@ from untuned.estimators import (
 )
 from untuned.estimators.penalties import folds
 from untuned.estimators.penalties import standardisation as tables
-from untuned.estimators.penalties.objectives import gram, lasso_solver, objective
+from untuned.estimators.penalties.objectives import gram, hessians, lasso_solver, objective
 from untuned.estimators.penalties.objectives.lasso_solver import Design, Penalty
 from untuned.estimators.penalties.objectives.sparse_objective import SparseModels
 from untuned.estimators.penalties.selection import (
@@ -191,12 +191,40 @@ def test_the_bottom_of_strides_is_that_of_the_parabola(places):
 
 def test_no_hessian_is_made_that_costs_more_than_it_saves(monkeypatch):
     X, y = planted(150, 140)
-    kept = BilevelLogisticRegression(cv=3, max_steps=2, random_state=0).fit(X, y > 0).coef_
+    one = partial(BilevelLogisticRegression, penalty="all", cv=3, max_steps=2, random_state=0)
+    kept = one().fit(X, y > 0).coef_
     monkeypatch.setattr(objective.Inner, "hessian", None)
-    again = BilevelLogisticRegression(cv=3, max_steps=2, random_state=0).fit(X, y > 0).coef_
-    np.testing.assert_array_equal(kept, again)
+    np.testing.assert_array_equal(kept, one().fit(X, y > 0).coef_)
     with pytest.raises(TypeError):
-        BilevelLogisticRegression(cv=3, max_steps=2).fit(X[:, :20], y > 0)
+        one().fit(X[:, :20], y > 0)
+
+
+def test_one_hessian_serves_all_models_where_each_has_many_variables(monkeypatch):
+    """The same solution in fewer passes through the rows."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(400, 40)) + random.normal(size=(400, 1))  # columns alike by half
+    y = np.digitize(3 * X[:, 0] + random.logistic(size=400), [-3, -1, 1, 3])
+    shapes, passes = [], []
+
+    def passes_of(models, x, start):
+        before = models.passes
+        found = fitting.solved(models, x, [start], 1e-6)
+        passes.append(models.passes - before)
+        return found
+
+    def both(models, x, start, share):
+        first = start.pop()
+        shapes.append(objective.Inner(models).hessian(x, first).shape)
+        shared = passes_of(models, x, first)
+        with monkeypatch.context() as without:
+            without.setattr(hessians, "MOST_VARIABLES", 0)
+            np.testing.assert_allclose(passes_of(models, x, first), shared, rtol=0, atol=1e-5)
+        return shared
+
+    monkeypatch.setattr(search, "solved", both)
+    BilevelLogisticRegression(cv=3, max_steps=2, random_state=0).fit(X, y)
+    assert shapes == [(1, 205, 205)]  # of nine models
+    assert 2 * passes[0] < passes[1]
 
 
 def test_models_for_the_picture_take_no_more_than_half_of_the_search(monkeypatch):

@@ -4,8 +4,8 @@
 
 and D scales to a unit diagonal. Where no eigenvalue is negative or next to nothing, the inverse in
 the middle is made by Cholesky's factors, in a tenth of the time. Where g falls apart into functions
-of some variables each, the Hessian is a stack of their blocks, and so is M; a function in closed
-form may say so (`untuned.ops.ClosedForm`).
+of some variables each, the Hessian is a stack of their blocks, and so is M, or one block that
+stands for all; a function in closed form may say so (`untuned.ops.ClosedForm`).
 """
 
 from __future__ import annotations
@@ -62,16 +62,17 @@ def inverted(ops: Ops, y: Tree, hessian: Any, otherwise: Any, floor: Scalar) -> 
         sizes = abs(values)
         return (vectors / ops.clip(sizes, floor * sizes.max(), None)[..., None, :]) @ vectors.mT
 
-    # Traces bound the largest eigenvalue and the inverse of the smallest one from above.
+    # Norms bound the largest eigenvalue and the inverse of the smallest one from above.
     inverse = ops.inverse(scaled)
-    spread = (_traces(scaled) * _traces(inverse)).max()
+    spread = (_norms(scaled) * _norms(inverse)).max()
     inverse = ops.cond(spread * floor <= 1, lambda: inverse, decomposed)
     matrix = down / largest * inverse * across
     return ops.where((largest > 0) & ops.isfinite(ops.norm(matrix)), matrix, otherwise)
 
 
-def _traces(matrices: Any) -> Any:
-    return matrices.diagonal(0, -2, -1).sum(-1)
+def _norms(matrices: Any) -> Any:
+    """Frobenius', which of many variables are far below the traces."""
+    return (matrices**2).sum(-1).sum(-1) ** 0.5
 
 
 def apply(ops: Ops, matrix: Any) -> Map:
@@ -80,5 +81,11 @@ def apply(ops: Ops, matrix: Any) -> Map:
         return lambda r: r
     if matrix.ndim == 2:
         return lambda r: ops.unravel(matrix @ ops.ravel(r), r)
-    blocks = matrix.shape[:2]
-    return lambda r: ops.unravel((matrix @ ops.ravel(r).reshape(*blocks, 1)).reshape(-1), r)
+    blocks, _, size = matrix.shape
+
+    def multiplied(r: Tree) -> Tree:
+        # (blocks, of each, entries): one block may stand for several.
+        parts = ops.ravel(r).reshape(blocks, -1, size)
+        return ops.unravel((parts @ matrix.mT).reshape(-1), r)
+
+    return multiplied

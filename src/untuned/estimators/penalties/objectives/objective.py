@@ -37,15 +37,13 @@ from scipy.special import expit
 
 from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES, bounded, bounded_slope
+from untuned.estimators.penalties.objectives import hessians
 from untuned.estimators.penalties.objectives.scaling import BLOCK
 from untuned.estimators.penalties.standardisation import Standardised
 from untuned.estimators.penalties.strengths import Shares, Strengths
 
 # Keeps the intercept of a class finite in a model none of whose rows are of it.
 INTERCEPT_PENALTY = 1e-6
-# Variables of a model: to invert a Hessian costs about as many products, and conjugate gradients
-# in coordinates that are turned and scaled take some tens, or a few hundred.
-MOST_INVERTED = 128
 
 
 class Point(NamedTuple):
@@ -227,37 +225,12 @@ class Inner:
         return pull
 
     def hessian_blocks(self, y: np.ndarray) -> tuple[int | None, int, float]:
-        """A block for each model; the share of the rows that they are made of."""
-        variables = y[0].size
-        if variables > MOST_INVERTED:
-            return None, y.size, 1.0
-        return len(y), variables, 1 / stacked.every(self.models.target.shape[-1], variables)
+        """How many Hessians are made, of how many variables, and their price (hessians.py)."""
+        return hessians.blocks(self.models, y)
 
     def hessian(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The block of each model, from some of its rows."""
-        m, at = self.models, self.models.at(x, y)
-        used = np.flatnonzero(m.train.any(axis=(0, 1)))  # others could be every second one
-        some = used[:: stacked.every(len(used), y[0].size)]
-        X = m.table.X[some]
-        X = (X.toarray() if sparse.issparse(X) else X) - m.table.shift
-        train = m.train[:, 0, some]
-        train = train / train.sum(axis=1, keepdims=True)
-        columns = range(y.shape[2])
-        pull = m.intercept_penalty * np.eye(len(columns)) + np.outer(m.alike, m.alike)
-        blocks = []
-        for k in range(len(y)):
-            turns = [at.strengths.turn.matrix(k, c) for c in columns]
-            ones = [np.full(len(X), m.down[c], X.dtype) for c in columns]
-            along = [np.column_stack([X @ turns[c], ones[c]]) for c in columns]
-            block = stacked.hessian(
-                along, m.loss.bend(at.z[k][:, some], 0, m.target[:, some]), train[k]
-            )
-            for c in columns:
-                held = at.strengths.s[:, k, c] / m.shares.total[k]
-                block[:-1, c, :-1, c] += turns[c].T @ (held[:, None] * turns[c])
-            block[-1, :, -1] += pull
-            blocks.append(block.reshape(y[0].size, -1))
-        return np.stack(blocks)
+        """A stack of them."""
+        return hessians.make(self.models, self.models.at(x, y))
 
     def _slopes(self, at: Point) -> tuple[np.ndarray, np.ndarray]:
         """Gradients in w and in the intercepts of y."""

@@ -24,7 +24,8 @@ import numpy as np
 from untuned.estimators.penalties.folds import Plans, RowRoles
 from untuned.estimators.penalties.objectives import condensed, scaling
 from untuned.estimators.penalties.objectives.closed import Nothing
-from untuned.estimators.penalties.objectives.objective import MOST_INVERTED, Inner, Outer
+from untuned.estimators.penalties.objectives.hessians import MOST_INVERTED
+from untuned.estimators.penalties.objectives.objective import Inner, Outer
 from untuned.estimators.penalties.objectives.stepwise import Stepwise
 from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.selection import leave_one_out, outcome, strides
