@@ -498,11 +498,13 @@ def test_sparse_columns_that_never_occur_cost_nothing_and_change_nothing():
     assert not other.coef_[:, X.shape[1] :].any()
 
 
-def test_columns_of_some_rows_are_those_that_occur_in_them():
+def test_columns_of_some_rows_are_those_that_occur_in_them_the_most_frequent_first():
     X, _ = sparse_with_labels()
     some = X[:20]
     columns, rows = linear_judge._occurring(some)
-    assert np.array_equal(columns, np.flatnonzero((some.toarray() != 0).any(0)))
+    counts = (some.toarray() != 0).sum(axis=0)
+    assert np.array_equal(np.sort(columns), np.flatnonzero(counts))
+    assert (np.diff(counts[columns]) <= 0).all()
     assert np.array_equal(rows.toarray(), some.toarray()[:, columns])
     assert len(columns) < X.shape[1]
     assert np.array_equal(some.toarray(), X[:20].toarray())

@@ -67,7 +67,6 @@ class LinearJudge:
             self.x = problem.with_ridge_times(self.x, ridge / problem.START)
             self._learn(rows, np.zeros(shape, np.float32), task.classes)
         self.total = task.weight[some].sum()
-
         together = self._of_pairs(task)
 
         def judged(train: np.ndarray, left: np.ndarray) -> np.ndarray:
@@ -264,12 +263,13 @@ def as_evidence(quality: np.ndarray) -> np.ndarray:
 
 def _occurring(features: csr_matrix) -> tuple[np.ndarray, csr_matrix]:
     """Columns that are not zero in all of these rows, and the rows without the others; if rows are
-    many and the others few, all columns and no copy."""
-    occurs = np.bincount(features.indices, minlength=features.shape[1]) > 0
-    columns = np.flatnonzero(occurs)
-    if scarce(features) and len(columns) > WORTH * len(occurs):
-        return np.arange(len(occurs)), features
-    place = (np.cumsum(occurs) - 1).astype(features.indices.dtype)
+    many and the others few, all columns and no copy. Frequent ones first: the cache holds these."""
+    counts = np.bincount(features.indices, minlength=features.shape[1])
+    order = np.argsort(-counts, kind="stable")
+    columns = order[: np.count_nonzero(counts)]
+    if scarce(features) and len(columns) > WORTH * len(counts):
+        return np.arange(len(counts)), features
+    place = np.argsort(order).astype(features.indices.dtype)
     parts = features.data, place[features.indices], features.indptr
     return columns, csr_matrix(parts, shape=(features.shape[0], len(columns)))
 
