@@ -29,6 +29,7 @@ from untuned.estimators.cleaning import (
     hearing,
     judges,
     labelled_rows,
+    linear_columns,
     linear_judge,
     noise,
     pooling,
@@ -501,7 +502,7 @@ def test_sparse_columns_that_never_occur_cost_nothing_and_change_nothing():
 def test_columns_of_some_rows_are_those_that_occur_in_them_the_most_frequent_first():
     X, _ = sparse_with_labels()
     some = X[:20]
-    columns, rows = linear_judge._occurring(some)
+    columns, rows = linear_columns.occurring(some)
     counts = (some.toarray() != 0).sum(axis=0)
     assert np.array_equal(np.sort(columns), np.flatnonzero(counts))
     assert (np.diff(counts[columns]) <= 0).all()
@@ -518,8 +519,8 @@ def test_sparse_rows_of_length_one_are_not_copied():
         some = np.zeros(200, int)
         return folds.Task(rows, given, np.ones(200), some > 0, some, 4, 3, 0, np.arange(200))
 
-    assert linear_judge._prepared(task(unit), 0.01)[1] is unit
-    white, changed = linear_judge._prepared(task(3 * unit), 0.01)
+    assert linear_columns.prepared(task(unit), 0.01)[1] is unit
+    white, changed = linear_columns.prepared(task(3 * unit), 0.01)
     np.testing.assert_allclose(changed.toarray(), unit.toarray(), rtol=1e-5)
     np.testing.assert_allclose(white.matrix, 1 / 3, rtol=1e-5)
 

@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix, vstack
 from scipy.sparse import random as random_sparse
 
 from untuned.estimators import LabelCleaner
-from untuned.estimators.cleaning import folds, labelled_rows, linear_judge, rounds
+from untuned.estimators.cleaning import folds, labelled_rows, linear_columns, linear_judge, rounds
 
 ROWS, AGAIN = 120, 4
 
@@ -43,7 +43,7 @@ def test_rows_stay_where_they_are(monkeypatch):
 def test_rows_that_weigh_nothing_are_as_good_as_left_out(monkeypatch):
     _, _, task = merged_task()
     judge, train = linear_judge.LinearJudge(), np.flatnonzero(task.fold != 1)
-    judge.white, judge.features = linear_judge._prepared(task, 0.01)
+    judge.white, judge.features = linear_columns.prepared(task, 0.01)
     judge.total = task.weight.sum()
     rng = np.random.default_rng(1)
     taught = rng.dirichlet(np.ones(3), len(task.label)).astype(np.float32)

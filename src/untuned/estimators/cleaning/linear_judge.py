@@ -1,10 +1,9 @@
 """The linear judge: softmax regressions whose ridge and trust in labels are learned.
 
-Dense columns are standardised and turned (whitening.py), and ridge, slope and offset are learned by
+Columns are prepared as linear_columns.py says. Of dense ones ridge, slope and offset are learned by
 `minimize`; where rows are many, on some of them, and the models are then trained on all, one at a
-time. Sparse columns stay as they are: divided by one number for all of them, and never centred.
-They may be very many, so that models of all folds at once would not fit; there the ridge is the
-best along a path, and targets are those of Bayes' rule.
+time. Sparse columns may be very many, so that models of all folds at once would not fit; there the
+ridge is the best along a path, and targets are those of Bayes' rule.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import issparse
 from scipy.special import logit
 
 from untuned.closed_form.losses import softmax
-from untuned.estimators.cleaning import noise, problem, whitening
+from untuned.estimators.cleaning import linear_columns, noise, problem, whitening
 from untuned.estimators.cleaning.folds import Task, second_hand
 from untuned.estimators.cleaning.judges import Targets
 from untuned.estimators.cleaning.labelled_rows import scarce
@@ -29,12 +28,9 @@ from untuned.run.result import Result
 SURE = 1e-4  # evidence is cut at these odds, and at their opposite
 BELIEVED = 20.0  # evidence at which a weight is 1, whatever slope and offset
 TOL = 0.1  # three numbers about thousands of rows need no more than one digit
-BLOCK_ROWS = 4096
-ALIKE = 1e-3  # a size that differs from one by less is one
 # Rows that say enough about three numbers; where rows are wide, fewer do.
 MOST_SAMPLED, FEWEST_SAMPLED, SAMPLED_ENTRIES = 4096, 2048, 2**20
 TOGETHER = 2**19  # outputs of models that are trained together
-WORTH = 0.9  # of the columns: with more of them, those that do not occur are no burden
 PATH = 10.0 ** -np.arange(1.0, 5.5, 0.5)  # of ridges, the strongest first
 
 
@@ -55,7 +51,7 @@ class LinearJudge:
     def first(self, task: Task) -> np.ndarray:
         """Learn the ridge and given labels; see Judge."""
         ridge = max(problem.START, whitening.usual_ridge(*task.X.shape))
-        self.white, self.features = _prepared(task, ridge)
+        self.white, self.features = linear_columns.prepared(task, ridge)
         some = self._sample(task)
         shape = task.folds, self.features.shape[1] + 1, task.classes
         if issparse(self.features):
@@ -216,7 +212,7 @@ class LinearJudge:
         rows = rows._replace(seen=np.ones((1, len(some)), np.float32), weight=weight)
         penalty, places = self.white.penalty, np.arange(self.features.shape[1] + 1)
         if sparse:
-            columns, features = _occurring(rows.features)
+            columns, features = linear_columns.occurring(rows.features)
             rows, penalty = rows._replace(features=features), penalty[columns]
             places = np.append(columns, self.features.shape[1])  # with the intercept, which is last
         return Models(rows, penalty, task.classes), places
@@ -261,40 +257,6 @@ def as_evidence(quality: np.ndarray) -> np.ndarray:
     return logit(np.clip(quality, SURE, 1 - SURE))
 
 
-def _occurring(features: csr_matrix) -> tuple[np.ndarray, csr_matrix]:
-    """Columns that are not zero in all of these rows, and the rows without the others; if rows are
-    many and the others few, all columns and no copy. Frequent ones first: the cache holds these."""
-    counts = np.bincount(features.indices, minlength=features.shape[1])
-    order = np.argsort(-counts, kind="stable")
-    columns = order[: np.count_nonzero(counts)]
-    if scarce(features) and len(columns) > WORTH * len(counts):
-        return np.arange(len(counts)), features
-    place = np.argsort(order).astype(features.indices.dtype)
-    parts = features.data, place[features.indices], features.indptr
-    return columns, csr_matrix(parts, shape=(features.shape[0], len(columns)))
-
-
 def _said(features: Any, model: np.ndarray, rows: np.ndarray) -> np.ndarray:
     scores = features[rows] @ model[:-1] + model[-1]
     return softmax(np.asarray(scores, np.float64), 1)
-
-
-def _prepared(task: Task, ridge: float) -> tuple[whitening.Whitening, Any]:
-    """How features are changed, and the changed ones; `ridge` is the one to expect."""
-    X = task.X
-    if issparse(X):
-        squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
-        # Rows that are there again have no weight.
-        size = np.sqrt(max(squares[task.weight > 0].mean(), np.finfo(np.float32).tiny))
-        columns = X.shape[1]
-        if abs(size - 1) < ALIKE:  # as of rows of length one, like those of TF-IDF: no copy
-            size = 1.0
-        white = whitening.Whitening(np.zeros(columns), np.full(columns, 1 / size), np.ones(columns))
-        if size == 1:
-            return white, X
-        # The same places for other numbers: X * factor would copy both.
-        return white, csr_matrix((X.data / np.float32(size), X.indices, X.indptr), shape=X.shape)
-    blocks = range(0, len(X), BLOCK_ROWS)
-    white = whitening.fit(lambda start: X[start : start + BLOCK_ROWS], task.weight, ridge)
-    parts = [white.apply(X[start : start + BLOCK_ROWS]).astype(np.float32) for start in blocks]
-    return white, np.concatenate(parts)
