@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from untuned.util import damage
 from untuned.util.wording import reason, unknown
 
 VARIABLE = "UNTUNED_DATA"
@@ -79,19 +80,15 @@ def load(name: str) -> dict[str, np.ndarray]:
 
 
 def _read(path: Path, fields: tuple[str, ...]) -> dict[str, np.ndarray]:
-    try:
-        # Opened here: NumPy leaves a file open if it is not an archive.
-        with path.open("rb") as opened, np.load(opened) as file:
-            missing = [field for field in fields if field not in file]
-            if not missing:
-                return {field: file[field] for field in fields}
-    except MemoryError:
-        raise
-    except Exception as error:  # zipfile, zlib and NumPy raise a dozen kinds
-        raise ValueError(
-            f"The data file {path} cannot be read as .npz ({reason(error, 80)}); give the whole "
-            "file."
-        ) from error
+    def sentence(error: Exception) -> str:
+        why = reason(error, 80)
+        return f"The data file {path} cannot be read as .npz ({why}); give the whole file."
+
+    # Opened here: NumPy leaves a file open if it is not an archive.
+    with damage.told(sentence), path.open("rb") as opened, np.load(opened) as file:
+        missing = [field for field in fields if field not in file]
+        if not missing:
+            return {field: file[field] for field in fields}
     raise ValueError(
         f"The data file {path} has no field {missing[0]!r}; expected {', '.join(fields)}."
     )

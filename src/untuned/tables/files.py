@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
-from untuned.util import memory
+from untuned.util import damage, memory
 from untuned.util.wording import brief, reason
 
 if TYPE_CHECKING:
@@ -65,15 +65,13 @@ def read(path: Path, as_text: bool = False) -> Table:
     if not head.strip():
         raise ValueError(f"{path} is empty; expected a CSV or Parquet file with rows.")
     kind: Format = "parquet" if head == MAGIC else "csv"
-    try:
-        frame = _read_parquet(path) if kind == "parquet" else _read_csv(path, head, as_text)
-    except MemoryError:
-        raise
-    except Exception as error:  # pandas and pyarrow raise a dozen kinds for damaged files
-        if isinstance(error, ValueError) and str(error).startswith(str(path)):  # our own sentence
-            raise
+
+    def sentence(error: Exception) -> str:
         why = reason(error, after="Error tokenizing data. C error: ")  # as pandas begins
-        raise ValueError(f"{path} could not be read as {kind.upper()}: {why}.") from error
+        return f"{path} could not be read as {kind.upper()}: {why}."
+
+    with damage.told(sentence, own=str(path)):
+        frame = _read_parquet(path) if kind == "parquet" else _read_csv(path, head, as_text)
     if frame.empty:
         raise ValueError(f"{path} has no rows; expected a header and at least one row below it.")
     return Table(path, kind, frame)
@@ -105,7 +103,7 @@ def read_own(
         raise ValueError(f"{brief(name)} is not the name of a file in {folder}; {EXPECTED}")
     if not path.is_file():
         raise ValueError(f"{path} is missing; {EXPECTED}")
-    try:
+    with damage.told(lambda error: f"{path} cannot be read ({reason(error, 80)}); {EXPECTED}"):
         if path.suffix == ".parquet":
             return pandas.read_parquet(path)
         if as_text:
@@ -115,10 +113,6 @@ def read_own(
             texts = pandas.read_csv(path, usecols=list(names), **AS_WRITTEN)
             frame[texts.columns] = texts
         return frame
-    except MemoryError:
-        raise
-    except Exception as error:  # as in `read`
-        raise ValueError(f"{path} cannot be read ({reason(error, 80)}); {EXPECTED}") from error
 
 
 def _read_parquet(path: Path) -> pandas.DataFrame:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from untuned.tables import files
-from untuned.util import limits, memory
+from untuned.util import damage, limits, memory
 from untuned.util.wording import brief, reason
 
 PARTS = ("data", "indices", "indptr", "row", "col", "shape", "format", "_is_array")  # save_npz's
@@ -54,27 +55,18 @@ def matrix(path: Path, label: str) -> tuple[Any, np.ndarray]:
 
 def _labels_inside(path: Path, name: str) -> np.ndarray | None:
     """The array of that name in an archive, if it has one beside the matrix."""
-    try:
-        with path.open("rb") as file, np.load(file) as archive:
-            return archive[name] if name in archive.files and name not in PARTS else None
-    except MemoryError:
-        raise
-    except Exception as error:  # as in `_array`
-        raise _unread_labels(f"The array {brief(name)} of {path}", error) from error
+    unread = partial(_unread_labels, f"The array {brief(name)} of {path}")
+    with damage.told(unread), path.open("rb") as file, np.load(file) as archive:
+        return archive[name] if name in archive.files and name not in PARTS else None
 
 
 def _labels(path: Path) -> np.ndarray:
-    try:
-        with path.open("rb") as file:
-            return np.load(file)
-    except MemoryError:
-        raise
-    except Exception as error:  # as in `_array`
-        raise _unread_labels(str(path), error) from error
+    with damage.told(partial(_unread_labels, str(path))), path.open("rb") as file:
+        return np.load(file)
 
 
-def _unread_labels(what: str, error: Exception) -> ValueError:
-    return ValueError(
+def _unread_labels(what: str, error: Exception) -> str:
+    return (
         f"{what} could not be read ({reason(error, 80)}); expected an array of text or numbers, "
         "for example by numpy.save(file, labels.astype(str)), and no Python objects."
     )
@@ -137,17 +129,15 @@ def _array(path: Path, beside: str | None = None) -> Any:
     if not path.is_file():
         raise ValueError(f"There is no file {path}; check the name, or the folder you are in.")
     memory.check(path, path.stat().st_size)
-    try:
-        return _finite(path, _read(path, beside))
-    except MemoryError:
-        raise
-    except Exception as error:  # NumPy, SciPy and zipfile have many for a damaged file
-        if isinstance(error, ValueError) and str(error).startswith(str(path)):
-            raise
-        raise ValueError(
+
+    def sentence(error: Exception) -> str:
+        return (
             f"{path} could not be read ({reason(error, 80)}); expected an array in a .npy or .npz "
             "file, or a sparse matrix as scipy.sparse.save_npz writes it."
-        ) from error
+        )
+
+    with damage.told(sentence, own=str(path)):
+        return _finite(path, _read(path, beside))
 
 
 def _read(path: Path, beside: str | None) -> Any:
