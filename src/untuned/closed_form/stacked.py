@@ -22,12 +22,12 @@ CHEAP = (
 
 def coefficients(y: np.ndarray) -> np.ndarray:
     """Those of y, (features, models, columns)."""
-    return np.moveaxis(y[:, :-1], 0, 1)
+    return y[:, :-1].swapaxes(0, 1)
 
 
 def joined(coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
     """y, or a gradient in it, of its two parts."""
-    return np.concatenate([np.moveaxis(coef, 1, 0), intercept[:, None]], axis=1)
+    return np.concatenate([coef.swapaxes(0, 1), intercept[:, None]], axis=1)
 
 
 def outputs(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:

@@ -68,18 +68,22 @@ def size(tree: Tree, /) -> int:
 
 
 def dot(a: Tree, b: Tree, /) -> Scalar:
+    if isinstance(a, np.ndarray):  # most trees: small runs are made of calls like this one
+        return float(np.vdot(*_flat(a, b)))
     pairs = zip(_leaves(a), _leaves(b), strict=True)
     return sum(float(np.vdot(*_flat(ai, bi))) for ai, bi in pairs)
 
 
 def _flat(a: Any, b: Any) -> tuple[Any, Any]:
     """Both as vectors, without a copy where axes were swapped in the same way."""
-    if np.ndim(a) > 1 and a.shape == b.shape and a.strides == b.strides:
+    if a.ndim > 1 and a.shape == b.shape and a.strides == b.strides:
         return a.ravel("K"), b.ravel("K")
     return a, b
 
 
 def norm(tree: Tree, /) -> Scalar:
+    if isinstance(tree, np.ndarray):
+        return float(np.linalg.norm(tree))
     # Of norms and not of squares, which overflow where the norm does not.
     return float(np.linalg.norm([np.linalg.norm(leaf) for leaf in _leaves(tree)]))
 

@@ -28,8 +28,9 @@ class Bend(NamedTuple):
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The logarithms, and their derivatives in x."""
-        bent = np.tanh((x - self._middle) / self._half)
-        return self._middle + self._half * bent, 1 - bent**2
+        middle, half = self._middle, self._half
+        bent = np.tanh((x - middle) / half)
+        return middle + half * bent, 1 - bent**2
 
     def inverse(self, logarithm: Any) -> Any:
         """The x of a logarithm; of a limit, one from which there is a way back."""
@@ -38,7 +39,7 @@ class Bend(NamedTuple):
 
     @property
     def _middle(self) -> np.floating:
-        return self.limits.mean()
+        return (self.limits[0] + self.limits[1]) / 2
 
     @property
     def _half(self) -> np.floating:
@@ -70,7 +71,7 @@ class Shares(NamedTuple):
         """All that x decides."""
         (own, own_slope), (common, common_slope) = self._bent(x)
         if self.free:
-            s = np.moveaxis(np.exp(own)[:, self.group[self.once]], 0, 1)
+            s = np.exp(own)[:, self.group[self.once]].swapaxes(0, 1)
         else:  # the same for all coefficients of a model: no array of their size
             s = np.repeat(np.exp(common)[None], self.group.shape[1], axis=2)
         turn = Turn.make(s, np.exp(common[:, 0]), self.total, self.scaling)

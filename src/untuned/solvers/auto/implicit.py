@@ -194,7 +194,7 @@ def _look_ahead(o: Oracles, state: State, trial: trials.Trial, here: Evaluation,
     step_of_x, change = ops.sub(x, state.x), ops.sub(here.hypergrad, state.hypergrad)
     memory = lbfgs.remember(ops, state.memory, step_of_x, change, moved & (state.steps > 0))
     # A model that leads nowhere is forgotten, and the next step is short and down the slope.
-    memory = ops.where(failed, lbfgs.empty(ops, x), memory)
+    memory = ops.cond(failed, lambda: lbfgs.empty(ops, x), lambda: memory)
     went = trial.size * ops.norm(state.direction)
     # Where Phi has only bent downwards so far, no model says how far to go: farther than this.
     bent_down = (memory.count == 0) & (ops.dot(step_of_x, change) < 0)

@@ -55,8 +55,8 @@ def direction(ops: Ops, memory: Pairs, gradient: Tree) -> Tree:
     """-B gradient; an empty place changes nothing."""
 
     def pair(k: Any) -> tuple[Tree, Tree, Scalar]:
-        s, z, inverse = ops.tree_map(lambda stack: stack[k], memory[:3])
-        return s, z, ops.number(inverse)
+        s, z = (ops.tree_map(lambda stack: stack[k], part) for part in (memory.s, memory.z))
+        return s, z, ops.number(memory.inverse[k])
 
     def backward(q: Tree, k: Any) -> tuple[Tree, Scalar]:
         s, z, inverse = pair(k)

@@ -72,9 +72,9 @@ def solve(
         left = ops.where(over, 0.0, after / ops.where(goal > 0, goal, 1.0))
         return ops.cast(((new, found.residual), left, rounds + 1), carry)
 
-    left = ops.scalar(1.0, y) / share**2
-    start = before._replace(
-        v=v, residual_norm=ops.norm(residual), products=before.products + 1
-    )  # fmt: skip
+    norm = ops.norm(residual)
+    start = before._replace(v=v, residual_norm=norm, products=before.products + 1)
+    # Where nothing is left of the residual there is nothing to solve.
+    left = ops.where(norm == 0, ops.scalar(0.0, y), ops.scalar(1.0, y) / share**2)
     carry = ((start, residual), left, ops.counter(0))
     return ops.while_loop(going, round_of, carry)[0][0]

@@ -53,7 +53,7 @@ class Closed(ABC):
         last, shares = self._last, self.models.shares
         if last is None or not np.array_equal(x, last.x):
             logarithms, slope = shares.bend(x[:, :1] + shares.free * x[:, 1:])
-            s = np.moveaxis(np.exp(logarithms)[:, shares.group], 0, 1)
+            s = np.exp(logarithms)[:, shares.group].swapaxes(0, 1)
             w, b, adjoint = self.fit(s)
             z = stacked.outputs(self.X, w, b)
             last = self._last = Point(x.copy(), s, slope, (w, b, adjoint), z)
@@ -62,7 +62,7 @@ class Closed(ABC):
     def _pull(self, at: Point, in_s: np.ndarray) -> np.ndarray:
         """In x, from gradients in the strengths of each model, (features, models, columns)."""
         shares, (vectors, groups) = self.models.shares, at.slope.shape
-        of_vector = np.tensordot(shares.mix, in_s, axes=(0, 1)) * np.moveaxis(at.s, 1, 0)
+        of_vector = np.tensordot(shares.mix, in_s, axes=(0, 1)) * at.s.swapaxes(0, 1)
         place = groups * np.arange(vectors)[:, None, None] + shares.group
         sums = np.bincount(place.ravel(), of_vector.ravel(), vectors * groups)
         own = sums.reshape(vectors, groups) * at.slope

@@ -49,7 +49,14 @@ class ClosedRidge(Closed):
             self.with_target = np.tensordot(self.X, centred, axes=(0, 0))
         # Where matrices are made. Fresh memory for each point takes longer than their factors.
         if self.wide:
-            self._root, self._kernel = np.empty(self.X.shape), np.empty([len(self.X)] * 2)
+            self._root, self._kernel = np.empty(self.X.shape), np.empty(len(self.X) ** 2)
+            owners = [np.flatnonzero(self.owner == v) for v in range(shares.mix.shape[1])]
+            # Of each vector: its models, the rows that they train on, and where each has its own.
+            self._own = []
+            for models_of in owners:
+                rows = np.flatnonzero(self.weight[models_of].any(axis=0))
+                places = [np.searchsorted(rows, self.rows[k]) for k in models_of]
+                self._own.append((rows, list(zip(models_of, places, strict=True))))
         sizes = [len(rows) if self.wide else self.X.shape[1] for rows in self.rows]
         self._room = [[np.empty((size, size)) for size in sizes] for _ in self.parts]
 
@@ -78,26 +85,25 @@ class ClosedRidge(Closed):
 
     def _through(self, factors: list, sides: np.ndarray, which: np.ndarray) -> np.ndarray:
         """Some models' matrices, inverted, times their sides (features, models, columns)."""
-        of_model = np.ascontiguousarray(np.moveaxis(sides, 1, 0))
+        of_model = np.ascontiguousarray(sides.swapaxes(0, 1))
         found = np.zeros_like(of_model)
         for of_part, part in zip(factors, self.parts, strict=True):
             for k in which:
                 found[k, :, part] = lapack.dpotrs(of_part[k], of_model[k, :, part])[0]
-        return np.moveaxis(found, 0, 1)
+        return found.swapaxes(0, 1)
 
     def _fit_wide(self, s: np.ndarray) -> Fit:
-        vectors, columns = s.shape[1:]
-        every, root = np.arange(len(self.owner)), self._root
+        every, columns = np.arange(len(self.owner)), s.shape[2]
         factors: list[list] = []
         ones: list[list] = []
         for part, matrices in zip(self.parts, self._room, strict=True):
-            for v in range(vectors):
-                np.multiply(self.X, s[:, v, part][:, 0] ** -0.5, out=root)
-                np.matmul(root, root.T, out=self._kernel)
-                for k in np.flatnonzero(self.owner == v):
-                    rows = self.rows[k]
-                    self._kernel.take(rows, axis=0).take(rows, axis=1, out=matrices[k], mode="clip")
-                    matrices[k].flat[:: len(rows) + 1] += 1 / self.weight[k, rows]
+            for v, (own, models_of) in enumerate(self._own):
+                root, size = self._root[: len(own)], len(own)
+                np.multiply(self.X[own], s[:, v, part][:, 0] ** -0.5, out=root)
+                kernel = np.matmul(root, root.T, out=self._kernel[: size**2].reshape(size, size))
+                for k, rows in models_of:
+                    kernel.take(rows, axis=0).take(rows, axis=1, out=matrices[k], mode="clip")
+                    matrices[k].flat[:: len(rows) + 1] += 1 / self.weight[k, self.rows[k]]
             factors.append([_factor(matrix) for matrix in matrices])
             ones.append([lapack.dpotrs(f, np.ones(len(f)))[0] for f in factors[-1]])
 

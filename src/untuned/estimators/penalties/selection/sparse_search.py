@@ -247,7 +247,7 @@ def _many(
     if watch.best is watch.start:
         return at, result
     points = (watch.start.y, watch.best.y)
-    sides = [judged(rows, given.judge, np.moveaxis(y[:, :-1], 0, 1), y[:, -1]) for y in points]
+    sides = [judged(rows, given.judge, y[:, :-1].swapaxes(0, 1), y[:, -1]) for y in points]
     earned = is_more_than_chance(sides[0] - sides[1], weights(rows, given.judge))
     found = Stage(*_strengths(models.bend, watch.best.x.mean(axis=0), mixed), trained)
     if earned and plans.check is not None:
@@ -256,7 +256,7 @@ def _many(
         for each in (at, found):
             strengths, share = each.of_rows(float(check.total.mean()))
             y = check.fitted([penalty(strengths[group], share)] * len(check.total))
-            w, b = np.moveaxis(y[:, :-1], 0, 1), y[:, -1]
+            w, b = y[:, :-1].swapaxes(0, 1), y[:, -1]
             losses.append(judged(rows, plans.check.judge, w, b))
         gains = losses[0] - losses[1]
         earned = is_more_than_chance(gains, weights(rows, plans.check.judge))

@@ -56,7 +56,7 @@ class HeldBack:
 
     def _of_model(self, y: np.ndarray, which: np.ndarray) -> np.ndarray:
         table, (points, _, columns) = self.rows.table, y.shape
-        coef = np.moveaxis(y[:, :-1], 0, 1).reshape(-1, points * columns)
+        coef = y[:, :-1].swapaxes(0, 1).reshape(-1, points * columns)
         if sparse.issparse(table.X):
             z = table.rows(which).outputs(coef)
         else:
