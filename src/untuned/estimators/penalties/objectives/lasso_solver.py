@@ -130,9 +130,9 @@ def solve(
         new = new[np.argsort(-missed.flat[new])[:most]]
         place = np.unravel_index(np.sort(np.r_[np.flatnonzero(free), new]), w.shape)
         H, across, in_bb = design.hessian(z, share, place)
-        H[np.diag_indices_from(H)] += each.l2[place]
+        H.flat[:: len(H) + 1] += each.l2[place]
         # The intercepts that suit any coefficients, put in.
-        held = np.linalg.solve(in_bb, np.column_stack([across.T, in_b]))
+        held = _held(in_bb, across, in_b)
         H -= across @ held[:, :-1]
         q = H @ w[place] - grad[place] + across @ held[:, -1]
         u = quadratic(H, q, each.l1[place], w[place])
@@ -165,15 +165,22 @@ def pull(
         return v
     z = design.outputs(fit.coef, fit.intercept)
     H, across, in_bb = design.hessian(z, share, place)
-    H[np.diag_indices_from(H)] += penalty.l2[place] / total
-    held = np.linalg.solve(in_bb, np.column_stack([across.T, q_b]))
+    H.flat[:: len(H) + 1] += penalty.l2[place] / total
+    held = _held(in_bb, across, q_b)
     v[place] = solved(H - across @ held[:, :-1], q[place] - across @ held[:, -1])
     return v
 
 
+def _held(in_bb: np.ndarray, across: np.ndarray, q_b: np.ndarray) -> np.ndarray:
+    """How the intercepts follow coefficients, and in the last column q_b."""
+    sides = np.concatenate([across.T, q_b[:, None]], axis=1)
+    return sides / in_bb if len(in_bb) == 1 else np.linalg.solve(in_bb, sides)
+
+
 def solved(H: np.ndarray, q: np.ndarray) -> np.ndarray:
     """H^{-1} q; H is as good as singular where columns repeat each other."""
-    H = H + JITTER * np.trace(H) / max(len(H), 1) * np.eye(len(H))
+    H = H.copy()
+    H.flat[:: len(H) + 1] += JITTER * np.trace(H) / max(len(H), 1)
     _, found, failed = linalg.lapack.dposv(H, q)  # scipy's own `solve` checks for longer than this
     return linalg.lstsq(H, q)[0] if failed else found
 
@@ -190,7 +197,7 @@ def quadratic(
         return same
     scale = 1 / l1
     G = scale[:, None] * H * scale
-    G[np.diag_indices_from(G)] += JITTER * np.trace(G) / len(G)
+    G.flat[:: len(G) + 1] += JITTER * np.trace(G) / len(G)
     q_scaled = scale * q
     if spread is None:
         spread = float(q_scaled @ solved(G, q_scaled))
