@@ -90,3 +90,15 @@ def test_rows_and_columns_of_zeros(model):
     assert np.isfinite(fitted.coef_).all()
     fitted.fit(0 * X, y)
     assert not np.atleast_2d(fitted.coef_).any()
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_a_class_of_one_row(norm):
+    """Folds without that row have nothing to say about its intercept, and say it."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 2))
+    y = np.r_[2, (X[1:, 0] > 0).astype(int)]
+    model = BilevelLogisticRegression(norm=norm, random_state=0).fit(X, y)
+    chances = model.predict_proba(X)
+    assert np.isfinite(chances).all()
+    assert chances[:, 2].mean() == pytest.approx(1 / 60, rel=0.01)

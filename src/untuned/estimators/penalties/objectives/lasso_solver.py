@@ -25,6 +25,7 @@ MOST_ROUNDS = 50
 MOST_HALVINGS = 30
 NEW_AT_LEAST = 20  # coefficients that may join in one round, or as many as there are
 JITTER = 1e-10  # of the mean curvature, where columns repeat each other
+TINY = 1e-100  # a curvature that is none, kept above zero
 SWEEPS = 1000
 
 
@@ -98,8 +99,12 @@ class Design:
         return H, across, self.fixed(in_b)
 
     def fixed(self, in_b: np.ndarray) -> np.ndarray:
-        """Softmax is blind to intercepts that all grow alike, which shall sum to zero."""
-        return in_b + np.full_like(in_b, 1 / len(in_b)) if self.softmax else in_b
+        """Softmax is blind to intercepts that all grow alike, which shall sum to zero; and all but
+        blind to that of a class that no row here is of."""
+        if not self.softmax:
+            return in_b
+        size = max(float(np.trace(in_b)), TINY) / len(in_b)
+        return in_b + size * (1 / len(in_b) + JITTER * np.eye(len(in_b)))
 
 
 def solve(
