@@ -138,6 +138,17 @@ def test_y_and_v_are_those_of_numpy():
     np.testing.assert_allclose(v.v, expected, rtol=1e-6)
 
 
+def test_a_system_without_a_residual_is_not_solved(monkeypatch):
+    task = softplus_problem(torch.float64)
+    o, rows, y = Oracles(ops, task["outer"], task["inner"]), task["inner_data"], task["y0"]
+    keeper = Keeper(o, task["x0"], y, rows, None, 100)
+    monkeypatch.setattr(keeper, "renewed", lambda *_: pytest.fail("a model was asked for"))
+    before = linear_system.unsolved(ops, y, curvature.start(o, y))
+    nothing = linear_system.solve(o, task["x0"], y, 0 * y, rows, 1e-8, keeper, before, 100)
+    assert not nothing.v.any()
+    assert (nothing.steps, nothing.products) == (0, 1)
+
+
 def test_a_model_that_has_become_wrong_is_made_anew():
     task = softplus_problem(torch.float64)
     o, rows, y = Oracles(ops, task["outer"], task["inner"]), task["inner_data"], task["y0"]
