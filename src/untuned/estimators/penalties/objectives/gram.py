@@ -20,9 +20,8 @@ from untuned.estimators.penalties.objectives.lasso_solver import (
     Design,
     Fit,
     Penalty,
-    quadratic,
-    solved,
 )
+from untuned.estimators.penalties.objectives.second_order import quadratic, solved
 
 MOST_ENTRIES = 2**23  # of all matrices: 64 MB
 

@@ -2,9 +2,8 @@
 
 Minimizes (1/N) (sum of weight * loss + sum_j l1_j |w_j| + 1/2 sum_j l2_j w_j^2), the intercept
 free. Each round takes the coefficients that are not zero, or would not stay so, and minimizes
-the loss's second-order model in them by scikit-learn's coordinate descent, with columns scaled so
-that every l1 is one; Newton's step on what it leaves makes the result exact. The derivative of the
-solution lives on the support S alone, where signs do not change:
+the loss's second-order model in them (`second_order`). The derivative of the solution lives on the
+support S alone, where signs do not change:
 
     H_SS v_S = q_S, v = 0 elsewhere;   (dw/d log s)^t q = -(l1 sign(w) + l2 w) v / N.
 """
@@ -15,18 +14,17 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from untuned.closed_form.losses import LOSSES
+from untuned.estimators.penalties.objectives.second_order import JITTER, SWEEPS, quadratic, solved
 from untuned.estimators.penalties.standardisation import Standardised
 from untuned.util import watch
 
 MOST_ROUNDS = 50
 MOST_HALVINGS = 30
 NEW_AT_LEAST = 20  # coefficients that may join in one round, or as many as there are
-JITTER = 1e-10  # of the mean curvature, where columns repeat each other
 TINY = 1e-100  # a curvature that is none, kept above zero
-SWEEPS = 1000
 
 
 class Penalty(NamedTuple):
@@ -182,77 +180,11 @@ def _held(in_bb: np.ndarray, across: np.ndarray, q_b: np.ndarray) -> np.ndarray:
     return sides / in_bb if len(in_bb) == 1 else np.linalg.solve(in_bb, sides)
 
 
-def solved(H: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """H^{-1} q; H is as good as singular where columns repeat each other."""
-    H = H.copy()
-    H.flat[:: len(H) + 1] += JITTER * np.trace(H) / max(len(H), 1)
-    _, found, failed = linalg.lapack.dposv(H, q)  # scipy's own `solve` checks for longer than this
-    return linalg.lstsq(H, q)[0] if failed else found
-
-
-def quadratic(
-    H: np.ndarray, q: np.ndarray, l1: np.ndarray, start: np.ndarray, spread: float | None = None
-) -> np.ndarray:
-    """The minimizer of 1/2 u^t H u - q^t u + sum l1 |u|.
-
-    `spread` is the mean square of the target, where there is one.
-    """
-    same = _on_support(H, q, l1, start)
-    if same is not None:
-        return same
-    scale = 1 / l1
-    G = scale[:, None] * H * scale
-    G.flat[:: len(G) + 1] += JITTER * np.trace(G) / len(G)
-    q_scaled = scale * q
-    if spread is None:
-        spread = float(q_scaled @ solved(G, q_scaled))
-    u = scale * descend(G, q_scaled, spread, np.ones(1), start / scale)[:, 0]
-    exact = _on_support(H, q, l1, u)
-    return u if exact is None else exact
-
-
-def descend(
-    G: np.ndarray, q: np.ndarray, spread: float, strengths: np.ndarray,
-    start: np.ndarray | None = None, share: float = 1.0, tol: float = 1e-6,
-) -> np.ndarray:  # fmt: skip
-    """Minimizers (features, strengths) of 1/2 u^t G u - q^t u + s (share |u| + ...), by its path.
-
-    scikit-learn's coordinate descent, which asks the rows for their number alone if it has G: they
-    are one here, and its target has the size by which it measures how near the end is.
-    """
-    from sklearn import config_context
-    from sklearn.linear_model import enet_path
-
-    with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
-        warnings.simplefilter("ignore")  # its gap: the rounds around it look for themselves
-        _, path, _ = enet_path(
-            np.zeros((1, len(G)), order="F"), np.array([max(spread, 0.0) ** 0.5]), l1_ratio=share,
-            alphas=strengths, precompute=np.ascontiguousarray(G), Xy=np.ascontiguousarray(q),
-            coef_init=start, check_input=False, tol=tol, max_iter=SWEEPS,
-        )  # fmt: skip
-    return path
-
-
-def _on_support(H: np.ndarray, q: np.ndarray, l1: np.ndarray, u: np.ndarray) -> np.ndarray | None:
-    """The exact minimizer, if it has the signs of u."""
-    support = np.flatnonzero(u)
-    exact = np.zeros_like(u)
-    rows = H[support]
-    if len(support):
-        signs = np.sign(u[support])
-        exact[support] = solved(rows[:, support], q[support] - l1[support] * signs)
-        if (np.sign(exact[support]) != signs).any():
-            return None
-    rest = abs(q - exact[support] @ rows) <= l1 * (1 + 1e-9)
-    rest[support] = True
-    return exact if rest.all() else None
-
-
 def descend_rows(
     design: Design, share: np.ndarray, column: int, factor: np.ndarray, strengths: np.ndarray,
     start: np.ndarray, ratio: float, tol: float,
 ) -> np.ndarray:  # fmt: skip
-    """As `descend`, from rows, where features are too many for their products."""
+    """As `second_order.descend`, from rows, where features are too many for their products."""
     from sklearn import config_context
     from sklearn.linear_model import enet_path
 

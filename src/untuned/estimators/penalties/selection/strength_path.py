@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from untuned.closed_form.losses import LOSSES, bounded
-from untuned.estimators.penalties.objectives import lasso_solver
+from untuned.estimators.penalties.objectives import lasso_solver, second_order
 from untuned.estimators.penalties.objectives.lasso_solver import Fit
 from untuned.estimators.penalties.objectives.sparse_objective import SparseModels, penalty
 from untuned.estimators.penalties.path import Trail
@@ -135,7 +135,7 @@ def _stretch(
         by = factor[:, c]
         if models.grams:
             G, q, _, _, spread = models.grams[k]
-            path = lasso_solver.descend(
+            path = second_order.descend(
                 G / by[:, None] / by, q[:, c] / by, spread[c], strengths, start[:, c] * by, share,
                 NEARLY,
             )  # fmt: skip
