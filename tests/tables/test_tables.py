@@ -19,14 +19,14 @@ from untuned.util import memory
 def messy():
     """A table with everything real tables have."""
     rng = np.random.default_rng(0)
-    rows = 120
+    rows = 300
     frame = pd.DataFrame(
         {
             "customer_id": rng.permutation(10_000)[:rows],
             "number": np.arange(rows) + 7,
             "age": rng.normal(40, 9, rows),
             "city": rng.choice(["Oslo", "Bonn", "Łódź"], rows),
-            "job": [f"job {number % 45}" for number in range(rows)],
+            "job": [f"job {number % 120}" for number in range(rows)],
             "joined": [f"2020-01-{day % 28 + 1:02d}" for day in range(rows)],
             "is_member": rng.random(rows) < 0.5,
             "country": "NO",
@@ -54,7 +54,7 @@ def found(frame, path):
 def test_columns_are_understood(messy, kind, tmp_path):
     table = files.read(written(messy, tmp_path, kind))
     assert table.format == kind
-    assert len(table.frame) == 120
+    assert len(table.frame) == 300
     about = found(table.frame.drop(columns="churn"), table.path)
     assert {name: column.kind for name, column in about.items()} == {
         "customer_id": "left out",
@@ -96,6 +96,16 @@ def test_preparation_gives_what_it_says(messy, tmp_path):
     assert jobs[-1] == "job = (rare ones)"
     # Each row has one category of each column.
     assert (sum(by_name[name] for name in jobs) == 1).all()
+
+
+def test_fifty_states_have_a_column_each(tmp_path):
+    states = [f"state {number % 50}" for number in range(200)]
+    about = columns.understand(pd.DataFrame({"state": states}), tmp_path)
+    preparation = columns.preparation(about)
+    X = preparation.fit_transform(pd.DataFrame({"state": states}))
+    seen = [feature.name for feature in columns.features(preparation)]
+    assert sorted(seen) == sorted(f"state = state {number}" for number in range(50))
+    np.testing.assert_array_equal(X.sum(axis=0), 4)
 
 
 def test_unknown_categories_count_as_rare_ones_without_a_warning(messy, tmp_path):

@@ -19,8 +19,11 @@ from untuned.util.wording import brief
 if TYPE_CHECKING:
     import pandas
 
-# A column of categories becomes at most this many columns of 0 and 1, one for all rare ones.
-MOST_CATEGORIES = 20
+# A column of categories becomes at most this many columns of 0 and 1, one for all rare ones: enough
+# for states, airlines or teams, and no table of codes becomes too wide.
+MOST_CATEGORIES = 100
+# Text with so few values is a category, however few rows there are.
+FEW_VALUES = 20
 # Text that differs in more than half of the rows is a name, an identifier or prose.
 MOST_DISTINCT = 0.5
 # Numbers with so many zeros take less memory as value and place, and are worth it if they are many.
@@ -148,12 +151,12 @@ def _understand_one(values: pandas.Series, path: Path, is_pixel: bool, text: tex
             return column("pixels", "scaled to 0 to 1")
         filled = f"{missing:,} missing set to the median, " if missing else ""
         return column("numbers", f"{filled}standardised")
-    is_varied = distinct > min(MOST_CATEGORIES, MOST_DISTINCT * len(there))
+    is_varied = distinct > min(FEW_VALUES, MOST_DISTINCT * len(there))
     if text and is_varied and texts.are_prose(there):
         empty = f", {missing:,} missing as empty ones" if missing else ""
         return column("text", f"{texts.in_words(text)}{empty}")
-    advice = _numbers_as_text(there) if distinct > MOST_CATEGORIES else ""
-    if distinct > max(MOST_CATEGORIES, MOST_DISTINCT * len(there)):
+    advice = _numbers_as_text(there) if distinct > FEW_VALUES else ""
+    if distinct > max(FEW_VALUES, MOST_DISTINCT * len(there)):
         return column(
             "left out", advice or "text that differs from row to row: names or identifiers"
         )
