@@ -231,6 +231,8 @@ def test_decided_rows_are_corrected_and_not_asked_again(untuned, flowers, kind):
     rows = read(f"out/rows.{kind}").set_index("row")
     assert rows.loc[[0, 7, 88], "quality"].tolist() == [1, 1, 1]
     assert rows.loc[7, "suggested_label"] == "virginica"
+    assert not rows.loc[[0, 7, 14, 88], "disputed"].any()  # people have settled these
+    assert rows.loc[rows["suspect"], "disputed"].any()
 
 
 def test_one_decision_is_enough(untuned, flowers):

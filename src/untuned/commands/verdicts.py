@@ -31,6 +31,8 @@ class Verdicts(NamedTuple):
     result: Result | None  # of the last search
     spread: np.ndarray | None = None  # of numbers around the one suggested
     doubt: str = ""  # a sentence, where the share of wrong labels cannot be told
+    noise_range: tuple[float, float] | None = None  # shares of wrong labels that are possible
+    disputed: np.ndarray | None = None  # positions that judges take for another class
 
 
 def of_classes(
@@ -58,6 +60,7 @@ def of_classes(
         quality, suggested, np.asarray(cleaner.weights_, np.float64), issues, rate, _heard(cleaner),
         getattr(cleaner, "coef_", None), getattr(cleaner, "intercept_", None), cleaner.classes_,
         cleaner.result_, doubt="" if y_trusted is not None else about_classes(cleaner.sure_share_),
+        noise_range=cleaner.noise_range_, disputed=cleaner.disputed_,
     )  # fmt: skip
 
 
@@ -144,13 +147,15 @@ def with_decisions(
     suggested[decided.unclear] = y[decided.unclear]
     issues = rows[found.issues]
     issues = issues[~np.isin(issues, seen)]
+    disputed = None if found.disputed is None else np.setdiff1d(found.disputed, seen)
     spread = None
     if found.spread is not None:
         spread = np.full(len(y), np.nan)
         spread[rows] = found.spread
     return found._replace(
-        quality=quality, weights=weights, suggested=suggested, issues=issues, spread=spread
-    )
+        quality=quality, weights=weights, suggested=suggested, issues=issues, spread=spread,
+        disputed=disputed,
+    )  # fmt: skip
 
 
 def _stacked(X: Any, below: Any) -> Any:
