@@ -59,11 +59,11 @@ def fit(job: Job, train: Path, asked: Asked) -> Cleaned:
         decided = decisions.read(
             asked.decisions, ready.table.frame, ready.labels, train, verdicts.NAMES
         )
-        found = verdicts.with_decisions(job, X, y, trusted, probabilities, decided)
+        found = verdicts.with_decisions(job, X, y, trusted, probabilities, decided, asked.disputed)
     elif asked.task == "numbers":
         found = verdicts.of_numbers(job, X, y, *trusted)
     else:
-        found = verdicts.of_classes(job, X, y, *trusted, probabilities)
+        found = verdicts.of_classes(job, X, y, *trusted, probabilities, disputed=asked.disputed)
     return Cleaned(ready, found, decided, _summary(ready, found, decided, trusted[1]))
 
 

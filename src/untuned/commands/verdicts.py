@@ -37,10 +37,11 @@ class Verdicts(NamedTuple):
 
 def of_classes(
     job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any, pred_probs: Any,
-    judges: tuple[str, ...] = (), seen: np.ndarray | None = None,
+    judges: tuple[str, ...] = (), seen: np.ndarray | None = None, disputed: bool = False,
 ) -> Verdicts:  # fmt: skip
     """By a LabelCleaner; `judges` are those to hear, all if none is named. Rows that were `seen` by
-    people are no suspects, and as many of the others are as are worth a look among them."""
+    people are no suspects, and as many of the others are as are worth a look among them; then come
+    all others that are `disputed`, if these are asked for."""
     from untuned.estimators import LabelCleaner
     from untuned.estimators.cleaning import noise
 
@@ -54,6 +55,9 @@ def of_classes(
     if seen is not None:
         left = np.setdiff1d(np.arange(len(y)), seen)
         issues = left[noise.suspects(quality[left])]
+    if disputed:
+        more = cleaner.disputed_[~np.isin(cleaner.disputed_, issues)]
+        issues = np.r_[issues, more if seen is None else more[~np.isin(more, seen)]]
     # Who looks at a suspect is shown another label, also where the given one is likelier.
     suggested[issues] = np.asarray(cleaner.alternative_)[issues]
     return Verdicts(
@@ -112,8 +116,9 @@ def of_numbers(job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any) 
 
 
 def with_decisions(
-    job: Job, X: Any, y: np.ndarray, trusted: tuple[Any, Any], pred_probs: Any, decided: Decisions
-) -> Verdicts:
+    job: Job, X: Any, y: np.ndarray, trusted: tuple[Any, Any], pred_probs: Any, decided: Decisions,
+    disputed: bool = False,
+) -> Verdicts:  # fmt: skip
     """Judge the rows that nobody has settled; settled ones count as trusted.
 
     Where too few are settled to be a trusted set of their own, or a class would be left without
@@ -137,7 +142,9 @@ def with_decisions(
     if is_numbers:
         found = of_numbers(job, X[rows], labels[rows], X_trusted, y_trusted)
     else:
-        found = of_classes(job, X, labels, X_trusted, y_trusted, pred_probs, decided.judges, seen)
+        found = of_classes(
+            job, X, labels, X_trusted, y_trusted, pred_probs, decided.judges, seen, disputed
+        )
     quality, weights = np.ones(len(y)), np.ones(len(y))
     quality[rows], weights[rows] = found.quality, found.weights
     suggested = y.copy()
@@ -147,14 +154,14 @@ def with_decisions(
     suggested[decided.unclear] = y[decided.unclear]
     issues = rows[found.issues]
     issues = issues[~np.isin(issues, seen)]
-    disputed = None if found.disputed is None else np.setdiff1d(found.disputed, seen)
+    left = None if found.disputed is None else np.setdiff1d(found.disputed, seen)
     spread = None
     if found.spread is not None:
         spread = np.full(len(y), np.nan)
         spread[rows] = found.spread
     return found._replace(
         quality=quality, weights=weights, suggested=suggested, issues=issues, spread=spread,
-        disputed=disputed,
+        disputed=left,
     )  # fmt: skip
 
 
