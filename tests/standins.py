@@ -31,7 +31,8 @@ class Standin:
 
 
 class LabelCleaner(Standin):
-    """Every seventh row is suspect, the later the worse; suggested is the next class."""
+    """Every seventh row is suspect, the later the worse; suggested is the next class.
+    Every eleventh is disputed as well."""
 
     def fit(self, X, y, X_trusted=None, y_trusted=None, pred_probs=None):
         self.judges_ = {"linear": 1.0}
@@ -44,6 +45,8 @@ class LabelCleaner(Standin):
         self.alternative_ = classes[(places + 1) % len(classes)]
         self.suggested_ = np.where(is_suspect, self.alternative_, y)
         self.noise_rate_, self.sure_share_ = 0.125, 0.9
+        self.disputed_ = rows[is_suspect | (rows % 11 == 0)]
+        self.noise_range_ = 0.1, len(self.disputed_) / len(y)
         model = LogisticRegression(max_iter=1000).fit(X, y)
         self.predict_proba = model.predict_proba
         return self.take(model)

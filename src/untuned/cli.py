@@ -97,6 +97,12 @@ def clean(
     decisions: Annotated[
         Path | None, typer.Option(help="The decisions.csv that the report page gave.")
     ] = None,
+    disputed: Annotated[
+        bool,
+        typer.Option(
+            "--disputed", help="Show every label the judges would not give, suspect or not."
+        ),
+    ] = False,
     task: Annotated[
         Literal["classes", "numbers"], typer.Option(help="What the label holds.")
     ] = "classes",
@@ -128,7 +134,7 @@ def clean(
     if not label and not train.is_dir():
         raise ValueError("Missing option '--label': the column of the table to judge.")
     job = Job("clean", train, label or CLASS, out, method, seed, max_seconds, overwrite)
-    typer.echo(command(job, Asked(trusted, features, probabilities, decisions, task)))
+    typer.echo(command(job, Asked(trusted, features, probabilities, decisions, task, disputed)))
 
 
 @app.command()

@@ -231,6 +231,30 @@ def test_decided_rows_are_corrected_and_not_asked_again(untuned, flowers, kind):
     rows = read(f"out/rows.{kind}").set_index("row")
     assert rows.loc[[0, 7, 88], "quality"].tolist() == [1, 1, 1]
     assert rows.loc[7, "suggested_label"] == "virginica"
+    assert not rows.loc[[0, 7, 14, 88], "disputed"].any()  # people have settled these
+    assert rows.loc[rows["suspect"], "disputed"].any()
+
+
+def test_disputed_labels_come_after_the_suspects(untuned, flowers):
+    """Every seventh row of the stand-in is a suspect, every eleventh disputed; one is decided."""
+    disputed = np.delete(np.arange(ROWS), 10)[::11]  # row 10 has no label
+    settled = disputed[1]
+    decided(pd.read_csv("flowers.csv"), [settled], ["unclear"], [""]).to_csv("one.csv", index=False)
+
+    def shown(*more):
+        code, out, err = untuned(*CLEAN, *more, "--out", "out", "--overwrite")
+        assert (code, err) == (0, "")
+        assert ("Beyond the suspects" in out) == ("--disputed" not in more)
+        suspects = pd.read_csv("out/suspects.csv")
+        assert (suspects["_given_label"] != suspects["_suggested_label"]).all()
+        return suspects["_row"].tolist()
+
+    usual, every = shown(), shown("--disputed")
+    assert every[: len(usual)] == usual
+    assert set(every) == {*usual, *disputed}
+    assert len(every) == len(set(every))
+    left = shown("--disputed", "--decisions", "one.csv")
+    assert set(disputed) - set(left) == {settled}
 
 
 def test_one_decision_is_enough(untuned, flowers):
@@ -278,6 +302,7 @@ BAD = {
         "leave out --task numbers",
     ),
     "numbers of text": ((*CLEAN, "--task", "numbers"), "holds text such as"),
+    "disputed numbers": ((*CLEAN, "--disputed", "--task", "numbers"), "leave it out, or --task"),
     "numbers of images": (("clean", "photos", "--task", "numbers"), "leave out --task numbers"),
     "no label": (("clean", "flowers.csv"), "Missing option '--label'"),
 }

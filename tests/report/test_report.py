@@ -19,6 +19,7 @@ from untuned.commands.clean import clean
 from untuned.commands.coreset import coreset
 from untuned.commands.regularize import regularize
 from untuned.report import drawings, pictures, run_page
+from untuned.report.clean_page import share_of_wrong
 from untuned.report.grid import grid
 
 EVIL = "<script>alert(1)</script>"
@@ -209,3 +210,12 @@ def test_what_is_counted_has_whole_numbers_beside_it():
     )
     steps = drawings.convergence(history).partition("</svg>")[0]
     assert re.findall(r">([\d.]+)</text>", steps)[-3:] == ["1", "2", "3"]
+
+
+def test_the_share_of_wrong_labels_comes_with_what_is_possible():
+    """Runs of an older version have neither a range nor disputed labels, and are shown as well."""
+    older = {"noise_rate_estimate": 0.125, "doubt": "Judges doubt."}
+    assert share_of_wrong(older) == "Estimated share of wrong labels: 12.5%. Judges doubt."
+    now = share_of_wrong(older | {"noise_range": [0.1, 0.5], "more_disputed_labels": 1234})
+    assert now.startswith("Estimated share of wrong labels: 12.5% (10.0% to 50.0% are possible).")
+    assert "take 1,234 rows for another class" in now

@@ -11,6 +11,7 @@ from untuned.commands import evidence, record, saved_model, sources, verdicts
 from untuned.commands.job import Job, Ready, in_front
 from untuned.commands.sources import Asked
 from untuned.commands.verdicts import Verdicts
+from untuned.report.clean_page import share_of_wrong
 from untuned.report.run_page import how_it_ended
 from untuned.tables import decisions, labels, patches, row_files, thumbnails
 from untuned.tables.decisions import Decisions
@@ -58,11 +59,11 @@ def fit(job: Job, train: Path, asked: Asked) -> Cleaned:
         decided = decisions.read(
             asked.decisions, ready.table.frame, ready.labels, train, verdicts.NAMES
         )
-        found = verdicts.with_decisions(job, X, y, trusted, probabilities, decided)
+        found = verdicts.with_decisions(job, X, y, trusted, probabilities, decided, asked.disputed)
     elif asked.task == "numbers":
         found = verdicts.of_numbers(job, X, y, *trusted)
     else:
-        found = verdicts.of_classes(job, X, y, *trusted, probabilities)
+        found = verdicts.of_classes(job, X, y, *trusted, probabilities, disputed=asked.disputed)
     return Cleaned(ready, found, decided, _summary(ready, found, decided, trusted[1]))
 
 
@@ -71,6 +72,7 @@ def _summary(
 ) -> dict[str, Any]:
     settled = 0 if decided is None else len(decided.settled)
     suspects = len(found.issues)
+    disputed = found.issues if found.disputed is None else found.disputed
     trusted = settled + (0 if y_trusted is None else len(y_trusted))
     summary = {
         "rows": len(ready.y),
@@ -78,6 +80,8 @@ def _summary(
         "suspect_labels": suspects,
         "share_of_rows": suspects / len(ready.y),
         "noise_rate_estimate": found.noise_rate,
+        "noise_range": found.noise_range,
+        "more_disputed_labels": len(np.setdiff1d(disputed, found.issues)),
         "doubt": found.doubt,
         "judges": found.heard,
         "worth_asking_again": verdicts.worth_asking(found.heard),
@@ -145,6 +149,8 @@ def _tables(done: Cleaned, label: str) -> dict[str, Any]:
     )
     rows = ready.rows(worst)
     ours = lines.iloc[worst].drop(columns="suspect").assign(digest=decisions.digests(rows))
+    if found.disputed is not None:
+        lines["disputed"] = np.isin(np.arange(len(lines)), found.disputed)
     if found.spread is not None:
         ours = ours.assign(spread=found.spread[worst])
     tables = {
@@ -184,8 +190,7 @@ def words(done: Cleaned, job: Job) -> str:
     lines = [
         f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
         f"({summary['share_of_rows']:.1%}), judged {against}.",
-        f"Estimated share of wrong labels: {summary['noise_rate_estimate']:.1%}. "
-        f"{summary['doubt']}".rstrip(),
+        share_of_wrong(summary),
     ]
     if done.decided is not None:
         lines.append(

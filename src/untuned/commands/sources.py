@@ -28,6 +28,7 @@ class Asked(NamedTuple):
     probabilities: Path | None = None
     decisions: Path | None = None
     task: Task = "classes"
+    disputed: bool = False  # whether labels that judges would not give are suspects as well
 
     def inputs(self, job: Job) -> list[Path | None]:
         """What is read, but for decisions, which are written again."""
@@ -44,6 +45,8 @@ class Asked(NamedTuple):
         if self.task == "numbers" and (self.probabilities or train.is_dir()):
             what = "--probabilities are" if self.probabilities else "A folder of images is"
             raise ValueError(f"{what} of classes; leave out --task numbers.")
+        if self.task == "numbers" and self.disputed:
+            raise ValueError("--disputed is about classes; leave it out, or --task numbers.")
 
 
 def ready_of(job: Job, train: Path, asked: Asked) -> Ready:

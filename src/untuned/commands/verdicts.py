@@ -31,14 +31,17 @@ class Verdicts(NamedTuple):
     result: Result | None  # of the last search
     spread: np.ndarray | None = None  # of numbers around the one suggested
     doubt: str = ""  # a sentence, where the share of wrong labels cannot be told
+    noise_range: tuple[float, float] | None = None  # shares of wrong labels that are possible
+    disputed: np.ndarray | None = None  # positions that judges take for another class
 
 
 def of_classes(
     job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any, pred_probs: Any,
-    judges: tuple[str, ...] = (), seen: np.ndarray | None = None,
+    judges: tuple[str, ...] = (), seen: np.ndarray | None = None, disputed: bool = False,
 ) -> Verdicts:  # fmt: skip
     """By a LabelCleaner; `judges` are those to hear, all if none is named. Rows that were `seen` by
-    people are no suspects, and as many of the others are as are worth a look among them."""
+    people are no suspects, and as many of the others are as are worth a look among them; then come
+    all others that are `disputed`, if these are asked for."""
     from untuned.estimators import LabelCleaner
     from untuned.estimators.cleaning import noise
 
@@ -52,12 +55,16 @@ def of_classes(
     if seen is not None:
         left = np.setdiff1d(np.arange(len(y)), seen)
         issues = left[noise.suspects(quality[left])]
+    if disputed:
+        more = cleaner.disputed_[~np.isin(cleaner.disputed_, issues)]
+        issues = np.r_[issues, more if seen is None else more[~np.isin(more, seen)]]
     # Who looks at a suspect is shown another label, also where the given one is likelier.
     suggested[issues] = np.asarray(cleaner.alternative_)[issues]
     return Verdicts(
         quality, suggested, np.asarray(cleaner.weights_, np.float64), issues, rate, _heard(cleaner),
         getattr(cleaner, "coef_", None), getattr(cleaner, "intercept_", None), cleaner.classes_,
         cleaner.result_, doubt="" if y_trusted is not None else about_classes(cleaner.sure_share_),
+        noise_range=cleaner.noise_range_, disputed=cleaner.disputed_,
     )  # fmt: skip
 
 
@@ -109,8 +116,9 @@ def of_numbers(job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any) 
 
 
 def with_decisions(
-    job: Job, X: Any, y: np.ndarray, trusted: tuple[Any, Any], pred_probs: Any, decided: Decisions
-) -> Verdicts:
+    job: Job, X: Any, y: np.ndarray, trusted: tuple[Any, Any], pred_probs: Any, decided: Decisions,
+    disputed: bool = False,
+) -> Verdicts:  # fmt: skip
     """Judge the rows that nobody has settled; settled ones count as trusted.
 
     Where too few are settled to be a trusted set of their own, or a class would be left without
@@ -134,7 +142,9 @@ def with_decisions(
     if is_numbers:
         found = of_numbers(job, X[rows], labels[rows], X_trusted, y_trusted)
     else:
-        found = of_classes(job, X, labels, X_trusted, y_trusted, pred_probs, decided.judges, seen)
+        found = of_classes(
+            job, X, labels, X_trusted, y_trusted, pred_probs, decided.judges, seen, disputed
+        )
     quality, weights = np.ones(len(y)), np.ones(len(y))
     quality[rows], weights[rows] = found.quality, found.weights
     suggested = y.copy()
@@ -144,13 +154,15 @@ def with_decisions(
     suggested[decided.unclear] = y[decided.unclear]
     issues = rows[found.issues]
     issues = issues[~np.isin(issues, seen)]
+    left = None if found.disputed is None else np.setdiff1d(found.disputed, seen)
     spread = None
     if found.spread is not None:
         spread = np.full(len(y), np.nan)
         spread[rows] = found.spread
     return found._replace(
-        quality=quality, weights=weights, suggested=suggested, issues=issues, spread=spread
-    )
+        quality=quality, weights=weights, suggested=suggested, issues=issues, spread=spread,
+        disputed=left,
+    )  # fmt: skip
 
 
 def _stacked(X: Any, below: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from untuned.report import cards, drawings, page
 from untuned.report.grid import grid, natural
@@ -55,8 +55,7 @@ def _lead(run: Run) -> str:
     )
     lead = (
         f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
-        f"({summary['share_of_rows']:.1%}), judged against {against}. The share of wrong labels is "
-        f"estimated at {summary['noise_rate_estimate']:.1%}. {summary.get('doubt', '')}".rstrip()
+        f"({summary['share_of_rows']:.1%}), judged against {against}. {share_of_wrong(summary)}"
     )
     if "corrected_labels" in summary:
         lead += (
@@ -70,6 +69,22 @@ def _lead(run: Run) -> str:
             f"{summary['wrong_labels_among_suspects']:,} of them are among the suspects."
         )
     return lead
+
+
+def share_of_wrong(summary: dict[str, Any]) -> str:
+    """The estimated share of wrong labels, and how far it can be trusted; also of older runs."""
+    said = f"Estimated share of wrong labels: {summary['noise_rate_estimate']:.1%}"
+    if summary.get("noise_range"):
+        low, high = summary["noise_range"]
+        said += f" ({low:.1%} to {high:.1%} are possible)"
+    sentences = [f"{said}.", summary.get("doubt", "")]
+    more = summary.get("more_disputed_labels", 0)
+    if more:
+        sentences.append(
+            f"Beyond the suspects, the judges take {more:,} rows for another class. Those classes "
+            "overlap, or people mistook one for the other: --disputed shows them."
+        )
+    return " ".join(filter(None, sentences))
 
 
 def _confusion(verdicts: pandas.DataFrame) -> str:

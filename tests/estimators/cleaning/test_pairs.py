@@ -106,11 +106,11 @@ def test_pairs_are_believed_if_clear_rows_show_them_and_most_classes_have_one():
     both = np.array([[False, True, False], [True, False, False], [False, False, False]])
     found = hearing.Settled(None, none, none, probabilities)
     other = hearing.Settled(None, astray, astray, probabilities, pairs=both)
-    assert heard._likelihood_of(other) > heard._likelihood_of(found) + 50
+    assert heard.likelihood_of(other) > heard.likelihood_of(found) + 50
     assert not heard._of_pairs_indeed(found, other)
     surer = np.concatenate([undecided, np.tile([0, 0.002, 0.998], (rows, 1))])
     seen = other._replace(probabilities=surer)
-    assert heard._likelihood_of(seen) < heard._likelihood_of(other) + 4
+    assert heard.likelihood_of(seen) < heard.likelihood_of(other) + 4
     assert not heard._of_pairs_indeed(found, seen)  # 3.6 is too little for two pairs
     seen = other._replace(probabilities=np.concatenate([undecided, np.tile([0, 0, 1.0], (200, 1))]))
     assert heard._of_pairs_indeed(found, seen)

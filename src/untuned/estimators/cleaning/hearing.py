@@ -81,7 +81,7 @@ class Hearing:
         Noise of few pairs of classes is tried as well, noise that is the same for all of them, and
         noise that takes each class for one other.
         """
-        start = self._pooled(voices_given, transition, np.full(judges, 1 / judges))
+        start = self.pooled(voices_given, transition, np.full(judges, 1 / judges))
         if before is not None:
             return self._settled(voices_given, start, rounds, before)
         found = self._settled(voices_given, start, rounds)
@@ -123,14 +123,14 @@ class Hearing:
                 likeliest = one_other.fit(self._rows(found.probabilities), before.other)
                 new = likeliest.matrix(most.overall)
             elif alike:
-                new = noise.uniform(min(self._rate(likely), most.overall), self.task.classes)
+                new = noise.uniform(min(self.rate(likely), most.overall), self.task.classes)
             else:
                 new = noise.without_overlap(likely, found.probabilities, self.task.weight)
                 new = noise.limited(new, limits)
             moved, transition = np.abs(new - transition).max(), new
             if number == rounds - 1 or (moved < STILL and apart is not None):
                 break
-            found = self._pooled(voices_given, transition, found.pool)
+            found = self.pooled(voices_given, transition, found.pool)
         assert apart is not None  # as there are two rounds at least
         found = found._replace(transition=transition, apart=apart, pairs=kept, alike=alike)
         return self._noisiest(voices_given, found, most.overall)
@@ -189,7 +189,7 @@ class Hearing:
         least = ABOUT_AS_LIKELY * np.count_nonzero(other.pairs)
         return bool(self.task.weight[clear] @ gain[clear] > least)
 
-    def _pooled(
+    def pooled(
         self, voices_given: Voices, transition: np.ndarray, start: np.ndarray | Pool
     ) -> Settled:
         voices, likelihood = voices_given(transition), self.likelihood(transition)
@@ -201,10 +201,10 @@ class Hearing:
 
         Few rows do not tell hesitant judges of right labels from sure judges of noisy ones.
         """
-        task, least = self.task, self._rate(found.transition)
+        task, least = self.task, self.rate(found.transition)
         if least >= most - STILL / 2 and least >= most / 2:  # a rate may be small, and yet not zero
             return found
-        likely = self._likelihood_of(found)
+        likely = self.likelihood_of(found)
         for way in (1.0, 0.5):
             aim = least + way * (most - least)
             if least > STILL:
@@ -212,8 +212,8 @@ class Hearing:
                 transition = noise.limited(transition, np.full(task.classes, aim))
             else:
                 transition = noise.uniform(aim, task.classes)
-            other = self._pooled(voices_given, transition, found.pool)
-            if self._likelihood_of(other) > likely - ABOUT_AS_LIKELY:
+            other = self.pooled(voices_given, transition, found.pool)
+            if self.likelihood_of(other) > likely - ABOUT_AS_LIKELY:
                 return other._replace(
                     apart=found.apart, pairs=found.pairs, other=found.other, alike=found.alike
                 )
@@ -225,9 +225,9 @@ class Hearing:
         Entries of a matrix also make up for what judges are wrong about, so they must be worth
         something. At the same rate: a lower one is as likely for any noise, where judges know it.
         """
-        same = noise.uniform(self._rate(found.transition), self.task.classes)
-        alike = self._pooled(voices_given, same, found.pool)
-        if self._likelihood_of(alike) <= self._likelihood_of(found) - ABOUT_AS_LIKELY:
+        same = noise.uniform(self.rate(found.transition), self.task.classes)
+        alike = self.pooled(voices_given, same, found.pool)
+        if self.likelihood_of(alike) <= self.likelihood_of(found) - ABOUT_AS_LIKELY:
             return found
         return alike._replace(apart=found.apart, alike=True)
 
@@ -237,33 +237,33 @@ class Hearing:
         The search begins where judges are believed as they are, not at a matrix that was found: it
         would stay there. Which classes these are is then asked again at the matrix' own rate.
         """
-        task, rate = self.task, self._rate(found.transition)
-        other = self._pooled(voices_given, noise.uniform(STILL, task.classes), found.pool)
+        task, rate = self.task, self.rate(found.transition)
+        other = self.pooled(voices_given, noise.uniform(STILL, task.classes), found.pool)
         likeliest = one_other.fit(self._rows(other.probabilities))
         for _ in range(rounds):
             last, shares = likeliest.other, likeliest.to_it + likeliest.to_any
             to_it, to_any = (rate / shares * each for each in likeliest[1:])
             noisy = one_other.OneOther(last, to_it, to_any)
-            other = self._pooled(voices_given, noisy.matrix(), other.pool)
+            other = self.pooled(voices_given, noisy.matrix(), other.pool)
             likeliest = one_other.fit(self._rows(other.probabilities))
             if (likeliest.other == last).all():
                 break
         if likeliest.mutual():
             return found
         transition = likeliest.matrix(self._ceiling(other).overall)
-        other = self._pooled(voices_given, transition, other.pool)
-        gain = self._likelihood_of(other) - self._likelihood_of(found)
+        other = self.pooled(voices_given, transition, other.pool)
+        gain = self.likelihood_of(other) - self.likelihood_of(found)
         saved = one_other.price_of_entries(self._rows(found.probabilities), found.transition)
         if gain + saved <= likeliest.price(task.weight[self.noisy].sum()):
             return found
         return other._replace(apart=found.apart, other=likeliest.other)
 
-    def _rate(self, transition: np.ndarray) -> float:
+    def rate(self, transition: np.ndarray) -> float:
         """The share of noisy rows' labels that such noise makes wrong."""
         task, noisy = self.task, self.noisy
         return noise.rate(transition, task.label[noisy], task.weight[noisy])
 
-    def _likelihood_of(self, found: Settled) -> float:
+    def likelihood_of(self, found: Settled) -> float:
         return float(self.task.weight @ self._likelihoods(found))
 
     def _likelihoods(self, found: Settled) -> np.ndarray:

@@ -66,8 +66,14 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         How much the given label counted in training, in [0, 1]; the rest went to other classes.
     judges_ : dict
         The judges that were asked, and the weight of each in the end; 0 if it did not help.
+    disputed_ : ndarray of int
+        Rows that judges take for another class, given labels left aside; the lowest quality first.
+        People err where classes look alike. Nothing tells such errors from classes that overlap,
+        so they are here, and mostly not in `issues_`.
     noise_rate_ : float
         Estimated share of wrong labels.
+    noise_range_ : tuple of two floats
+        The smallest share that explains the labels about as well, and that of `disputed_`.
     sure_share_ : float
         Share of rows that judges take for one class with a probability of 0.9 or more, given labels
         left aside. Below a half, overlapping classes and wrong labels look alike: `noise_rate_` may
@@ -178,12 +184,14 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             task = rounds.task_of(table, merged, classes, self.folds, random)
             place = merged.place[: len(given)]
             del table  # its rows may be a copy, and the task has its own
-            yours = None if P is None else _means(P, place, len(merged.first))
+            yours = None if P is None else labelled_rows.means(P, place, len(merged.first))
             automatic = isinstance(self.judge, str) and self.judge == "auto"
             verdicts = rounds.hear(task, asked, options, automatic, ends, yours)
         self._keep(verdicts)
         self._judge(verdicts, X, given, place)
-        self.noise_rate_ = float(np.average(1 - self.quality_, weights=weight))
+        rate = self.noise_rate_ = float(np.average(1 - self.quality_, weights=weight))
+        disputed = float(weight[self.disputed_].sum() / weight.sum())
+        self.noise_range_ = min(verdicts.least_rate, rate), max(disputed, rate)
         sure = verdicts.probabilities[place].max(axis=1) >= noise.DECIDED
         self.sure_share_ = float(np.average(sure, weights=weight))
         return self
@@ -256,6 +264,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         evidence = np.where(unused, as_evidence(self.quality_), verdicts.evidence[place])
         self.weights_ = expit(slope * evidence + offset)
         self.issues_ = noise.suspects(self.quality_)
+        worst = np.argsort(self.quality_, kind="stable")
+        self.disputed_ = worst[(probabilities.argmax(axis=1) != given)[worst]]
         posterior[own] = -1
         other = posterior.argmax(1)
         self.alternative_ = self.classes_[other]
@@ -288,12 +298,3 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         scores = self.decision_function(X)
         best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(1)
         return self.classes_[best]
-
-
-def _means(P: np.ndarray, place: np.ndarray, count: int) -> np.ndarray:
-    """The mean probabilities of rows that were merged; all classes alike for trusted ones."""
-    used = place >= 0
-    total = np.zeros((count, P.shape[1]))
-    np.add.at(total, place[used], P[used])
-    rows = total.sum(axis=1, keepdims=True)
-    return np.where(rows > 0, total / np.where(rows > 0, rows, 1.0), 1 / P.shape[1])

@@ -268,3 +268,12 @@ def trusted_rows(
             "each class, or none at all."
         )
     return X, np.searchsorted(classes, y)
+
+
+def means(P: np.ndarray, place: np.ndarray, count: int) -> np.ndarray:
+    """The mean probabilities of rows that were merged; all classes alike for trusted ones."""
+    used = place >= 0
+    total = np.zeros((count, P.shape[1]))
+    np.add.at(total, place[used], P[used])
+    rows = total.sum(axis=1, keepdims=True)
+    return np.where(rows > 0, total / np.where(rows > 0, rows, 1.0), 1 / P.shape[1])

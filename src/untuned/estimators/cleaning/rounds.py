@@ -22,6 +22,7 @@ from untuned.estimators.cleaning.forest import Trees
 from untuned.estimators.cleaning.hearing import Hearing, Settled
 from untuned.estimators.cleaning.judges import Judge
 from untuned.estimators.cleaning.labelled_rows import Merged, Table
+from untuned.estimators.cleaning.least_rate import least_rate
 from untuned.estimators.cleaning.linear_judge import LinearJudge, as_evidence
 from untuned.estimators.cleaning.neighbours import Neighbours
 from untuned.estimators.cleaning.pooling import Pool
@@ -43,6 +44,7 @@ class Verdicts(NamedTuple):
 
     probabilities: np.ndarray  # of true labels, from judges that have not seen the row
     transition: np.ndarray
+    least_rate: float  # of wrong labels that is about as likely as the transition's
     pool: Pool  # of all that was said
     weights: dict[str, float]  # of all that were asked
     evidence: np.ndarray  # for the labels, from which judges of the second round learned
@@ -114,10 +116,18 @@ def hear_yours(
     """Verdicts from a user's probabilities alone."""
     nobody, one = np.zeros(len(given), bool), np.zeros(len(given), int)
     task = Task(None, given, weight, nobody, one, 1, classes, seed, np.arange(len(given)))
-    first = first_round(Hearing(task, options, ends), [P[None]]).settled
+    hearing = Hearing(task, options, ends)
+    heard = first_round(hearing, [P[None]])
+    first = heard.settled
+    honest = heard.calibrations[0].probabilities(pooling.voice(P)[None])
+
+    def voices_given(transition: np.ndarray) -> np.ndarray:
+        return pooling.voice(noise.without_noise(honest, transition))[None]
+
     weights = {YOURS: float(first.pool.weights[0])}
     return Verdicts(
-        first.probabilities, first.transition, first.pool, weights,
+        first.probabilities, first.transition, least_rate(hearing, voices_given, first),
+        first.pool, weights,
         as_evidence(_quality(first, task)), (1.0, 0.0), [], None, None,
     )  # fmt: skip
 
@@ -171,8 +181,9 @@ def hear(
     for judge in {*heard, *linears}:
         judge.forget()
     return Verdicts(
-        settled.probabilities, transition, pool, weights, as_evidence(_quality(first, task)), trust,
-        heard, speaking, linears[0] if linears else None,
+        settled.probabilities, transition, least_rate(hearing, lambda _: voices, settled),
+        pool, weights, as_evidence(_quality(first, task)), trust, heard, speaking,
+        linears[0] if linears else None,
     )  # fmt: skip
 
 
