@@ -83,7 +83,8 @@ def run(problem, steps, inner_batches, outer_batches):
     m, s = ([np.zeros_like(part) for part in y] for _ in range(2))
     parts = 1 if problem.penalty else 2
     running = [[np.zeros_like(part) for part in y] for _ in range(parts)]
-    ways, against, squares, used = [np.zeros_like(x) for _ in range(parts)], 0.0, 0.0, []
+    way, moves = np.zeros_like(x), [np.zeros_like(x) for _ in range(parts)]
+    heard, evidence, used = 0.0, [], []
     rates = [0.03 * np.sqrt(np.mean(part**2)) for part in y]
     reach = 0.1 * np.sqrt(np.mean(x**2)) or 1.0
     sums, usual, curvature, slope, count = np.zeros_like(x), 0.0, 0.0, 0.0, 0
@@ -123,21 +124,27 @@ def run(problem, steps, inner_batches, outer_batches):
         adam(problem.g_y(x, tuple(y), rows))
         average = [p + 10 / (10 + t) * (q - p) for p, q in zip(average, y, strict=True)]
         if np.any(h):
-            before, all_move, before_turn = usual, np.mean(h != 0) >= 0.5, ways[turn]
+            before, all_move = usual, np.mean(h != 0) >= 0.5
             usual = usual + 10 / (10 + t) * (np.mean(h[h != 0] ** 2) - usual)
+            if parts == 2:
+                here, both = h != 0, sum(moves)
+                said = np.sum((h / np.sqrt(usual))[here] * (both[here] - both[here].mean()))
+                if turn == 0:
+                    heard = said
+                else:  # (<h_1, m> + <h_2, m>) / 2 - (<h_1, m> - <h_2, m>) / 2k with k = 1/2
+                    evidence.append((heard + said) / 2 - (heard - said))
             if settled or not all_move:
                 sums = sums * (usual / before if all_move and before else 1) + h**2
-                ways[turn] = ways[turn] - reach * h / np.sqrt(sums + usual)
-            if parts == 2:
-                # The way of this turn's half is that before the step.
-                own, other, here = before_turn, ways[1 - turn], h != 0
-                other = np.where(
-                    own * other > 0, other, np.where(abs(other) > abs(own), own + other, 0.0)
-                )
-                e = np.sum((h / np.sqrt(usual))[here] * (other[here] - other[here].mean()))
-                squares = squares + e**2
-                against = min(against + e, np.sqrt(squares))
-        used.append(np.clip(1 - against / np.sqrt(squares), 0, 1) if squares else 1.0)
-        x = problem.x0 + used[-1] * sum(ways)
+                move = -reach * h / np.sqrt(sums + usual)
+                if parts == 2:
+                    move = move * (1.5, 0.5)[turn]
+                way = way + move
+                moves[turn] = np.where(h != 0, move, moves[turn])
+        gain = 0.0
+        for e in evidence:
+            gain = max(0.0, gain - e)
+        squares = np.sum(np.square(evidence))
+        used.append(min(1.0, gain / np.sqrt(squares)) if squares else 1.0)
+        x = problem.x0 + used[-1] * way
         path.append((x, list(average), v))
     return path, used

@@ -19,22 +19,23 @@ and x waits until training alone lowers f no more than a tenth as fast as at its
 <v, m>: before that, whatever makes y learn more slowly looks bad, as every decay does.
 
 Where x has entries for each row there are far more of them than rows in f, and x would learn these
-by heart. So batches of f are of two halves of its rows in turn, each with a running mean a and a
-part d of x's way of its own, and what one half has learned is judged by the other:
+by heart. So batches of f are of two halves of its rows in turn, each with a running mean a of its
+own. x follows the first half three times as far as the second, and every move is judged by both
+when its rows are next drawn:
 
-    x = x_0 + c (d_1 + d_2),   d_1 <- d_1 - D h_1 / sqrt(q + S),   c = 1 - E / sqrt(sum of e^2),
-                               e = <h_1 / sqrt(q), d_21 - its mean over the rows of the batch>,
-                               d_21: d_2, but between 0 and d_1 + d_2, entry by entry,
+    x = x_0 + c d,   d <- d + m,   m = -(1 + k) D h_1 / sqrt(q + S) by the first half's turn and
+                                       -(1 - k) D h_2 / sqrt(q + S) by the second's, k = 1/2,
+    e = (<h_1, m> + <h_2, m>) / 2 - (<h_1, m> - <h_2, m>) / 2k,   c = -E / sqrt(sum of e^2),
 
-with E the sum of e, c at most 1, and the halves exchanged from step to step. e is how much more of
-d_2 raises f on rows that d_2 does not know, so x is taken back where all that was seen speaks
-against it: wholly, once that is one standard error. What is said beyond that is not added to E, so
-that x comes back where equal weights turn out to be worse. A number added to all entries counts
-for nothing: it makes y's steps longer, which Adam undoes.
-
-What the halves undo of each other's ways is not in x, so it is not judged. It grows without bound
-as d_1 + d_2 settles, since nothing holds d_1 - d_2 back: d_2 undoes what is chance in d_1, and h_1,
-which has the same chance in it, would speak against d_2 for that, however much d_1 + d_2 helps.
+with h in units of sqrt(q), m each half's latest move of a row less its mean over the rows of the
+batch, E the sum of e, but at most 0, and c at most 1; it is 1 before anything was said. If chance
+is n_1 in h_1 and n_2 in h_2, a move of x has a part along (n_1 + n_2) / 2 + k (n_1 - n_2) / 2 that
+rows which nobody has know nothing of. Both halves flatter it: their sum by the square of the first
+part, their difference by k times that of the second, which is as large on average. So e is what
+such rows would say of the move, and -E what x has gained there. x counts as far as that is more
+than chance. A number added to all entries counts for nothing: it makes y's steps longer, which Adam
+undoes. (Halves that teach alike and judge each other are no such judges: the second comes to undo
+what is chance in the first, which the first then counts as harm, more with every step.)
 
 mean(s) and q are of one leaf. r_k is 3 % of the size of leaf k at the start, D a tenth of the size
 of x's leaf, or 1 where that is zero. What is given back is an average of y over the latest tenth of
@@ -62,6 +63,7 @@ DAMPING = 0.01
 SETTLED = 0.1  # of the quickest fall of f by training alone: below it x begins to move
 FEW = 10  # batches that make up a running mean
 MEMORY = 0.01  # weight of the newest batch in the running estimate of f and in v's length
+LEAN = 0.5  # k: how much further than their mean x follows the first half of the outer rows
 LATEST = 10  # the means of y and of h^2 are over about the latest tenth of all steps
 INNER_DRAWS = 2
 
@@ -77,7 +79,7 @@ class Half(NamedTuple):
     """What a half of the outer rows has said; the whole of them where there are no halves."""
 
     trusted: Tree  # running mean of grad_y f
-    way: Tree  # d, how far it has moved x; nothing where there are no halves
+    move: Tree  # m, how it moved each entry of x last; nothing where there are no halves
 
 
 class State(NamedTuple):
@@ -89,7 +91,9 @@ class State(NamedTuple):
     moving: Tree  # the y that is trained
     moments: Moments
     halves: tuple[Half, ...]  # one or two; the first is the one whose turn it is
-    start: Tree  # x_0, where there are halves
+    start: Tree  # x_0, where there are halves, and
+    way: Tree  # d
+    said: Scalar  # the first half's part of e,
     against: Scalar  # E, and
     squares_against: Scalar  # the sum of e^2
     rates: Tree  # of y
@@ -117,7 +121,7 @@ def init(o: Oracles, x: Tree, y: Tree, halves: bool) -> State:
     zero = ops.scalar(0.0, y)
     parts = (Half(v, ops.zeros_like(x)),) * 2 if halves else (Half(v, ()),)
     return State(
-        x, y, v, y, Moments(v, v), parts, x if halves else (), zero, zero,
+        x, y, v, y, Moments(v, v), parts, x if halves else (), parts[0].move, zero, zero, zero,
         ops.tree_map(lambda leaf: RATE * _size_of(ops, leaf), y),
         ops.tree_map(_reach_of, x),
         ops.zeros_like(x), ops.tree_map(lambda leaf: 0 * leaf.sum(), x),
@@ -170,6 +174,7 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
     by = ops.tree_map(
         lambda h, s, q, reach: -reach * h / _root(ops, s + q), taken, squares, usual, state.reach
     )
+    way, said = state.way, state.said
     against, squares_against = state.against, state.squares_against
     if len(state.halves) == 1:
         halves: tuple[Half, ...] = (Half(trusted, ()),)
@@ -177,18 +182,21 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
         if o.project is not None:
             moved = o.project(moved)
     else:
-        other = state.halves[1]
-        left = ops.tree_map(lambda own, way: _left(ops, own, way), turn.way, other.way)
-        said = _judged(ops, hypergrad, usual, left)
-        squares_against = squares_against + said * said
-        error = ops.maximum(squares_against, 1e-37) ** 0.5
-        # No more than takes x back wholly: else x could not come back for as long again.
-        against = ops.where(against + said < error, against + said, error)
-        used = 1 - against / error
-        used = ops.where(used < 1, used, 1.0)
-        way = ops.axpy(1.0, by, turn.way)
-        halves = (other, Half(trusted, way))
-        moved = ops.axpy(used, ops.axpy(1.0, way, other.way), state.start)
+        other, first = state.halves[1], t % 2 == 0
+        moves = ops.axpy(1.0, turn.move, other.move)
+        now = _judged(ops, hypergrad, usual, moves)
+        # Both halves together are one e: what they have in common is no spread of it.
+        e = ops.where(first, 0.0, said + (1 + 1 / LEAN) / 2 * now)
+        said = ops.where(first, (1 - 1 / LEAN) / 2 * now, said)
+        squares_against = squares_against + e * e
+        against = ops.where(against + e < 0, against + e, 0.0)
+        used = -against / ops.maximum(squares_against, 1e-37) ** 0.5
+        used = ops.where((used < 1) & (squares_against > 0), used, 1.0)
+        by = ops.tree_map(lambda move: ops.where(first, 1 + LEAN, 1 - LEAN) * move, by)
+        way = ops.axpy(1.0, by, way)
+        latest = ops.tree_map(lambda new, old: new + (new == 0) * old, by, turn.move)
+        halves = (other, Half(trusted, latest))
+        moved = ops.axpy(used, way, state.start)
 
     weight = ops.maximum(1 / (t + 1.0), MEMORY)
     shift = f.value - state.mean
@@ -208,7 +216,7 @@ def step(o: Oracles, state: State, batch: Batch, direct: bool) -> tuple[State, I
         counts=cost(direct),
     )
     following = State(
-        moved, average, v, y, moments, halves, state.start, against, squares_against,
+        moved, average, v, y, moments, halves, state.start, way, said, against, squares_against,
         state.rates, state.reach, squares, usual, curvature, slope, falls, quickest, settled,
         mean, spread, t + 1,
     )  # fmt: skip
@@ -231,21 +239,15 @@ def _adam(
     return moved, moments
 
 
-def _left(ops: Ops, own: Any, other: Any) -> Any:
-    """What is left of the other half's way in the sum of both."""
-    both = own + other
-    return ops.clip(other, ops.clip(both, None, 0.0), ops.clip(both, 0.0, None))
+def _judged(ops: Ops, h: Tree, usual: Tree, moves: Tree) -> Scalar:
+    """<h, m>: what h of one half says of the latest moves of both."""
 
-
-def _judged(ops: Ops, h: Tree, usual: Tree, other: Tree) -> Scalar:
-    """e: what h of one half says of the way of the other."""
-
-    def centred(h: Any, way: Any) -> Any:
+    def centred(h: Any, move: Any) -> Any:
         here = (h != 0) * 1.0
-        return here * (way - (here * way).sum() / ops.maximum(here.sum(), 1.0))
+        return here * (move - (here * move).sum() / ops.maximum(here.sum(), 1.0))
 
     scaled = ops.tree_map(lambda h, q: h / _root(ops, q), h, usual)
-    return ops.dot(scaled, ops.tree_map(centred, h, other))
+    return ops.dot(scaled, ops.tree_map(centred, h, moves))
 
 
 def _toward(ops: Ops, share: Scalar, old: Tree, new: Tree) -> Tree:
