@@ -188,13 +188,16 @@ def _notes(
         names = [column.name for column in found if column.kind == kind]
         if names:
             notes.append(f"{_counted(names, kind)}: {done}.")
-    holes = [column for column in found if column.kind != "left out" and column.missing]
-    if holes:
-        count, names = sum(column.missing for column in holes), [column.name for column in holes]
-        notes.append(
-            f"{count:,} missing values in {_list(names)}: set to the median in numbers, an "
-            "empty text in texts, a category of their own elsewhere."
-        )
+    for filled, kinds in (
+        ("set to the median", ("numbers", "pixels")),
+        ("a category of their own", ("categories",)),
+        ("read as empty texts", ("text",)),
+    ):
+        holes = [column for column in found if column.kind in kinds and column.missing]
+        if holes:
+            count, names = sum(column.missing for column in holes), [each.name for each in holes]
+            many = "s" if count > 1 else ""
+            notes.append(f"{count:,} missing value{many} in {_list(names)}: {filled}.")
     reasons: dict[str, list[str]] = {}
     for column in found:
         if column.kind == "left out":
