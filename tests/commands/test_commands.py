@@ -73,7 +73,7 @@ def test_clean_writes_what_it_says(untuned, table, kind):
     assert result["command_line"].startswith(f"untuned clean train.{kind} --label diagnosis")
     assert result["settings"] == {
         "method": "auto", "seed": 0, "max_seconds": None, "trusted": None, "features": None,
-        "probabilities": None, "decisions": None, "task": "classes",
+        "probabilities": None, "decisions": None, "task": "classes", "disputed": False,
     }  # fmt: skip
     kinds = {column["name"]: column["kind"] for column in result["columns"]}
     assert kinds["country"] == "left out"

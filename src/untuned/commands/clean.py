@@ -125,7 +125,8 @@ def write(target: Path, job: Job, done: Cleaned, asked: Asked) -> None:
         summary=done.summary,
         tables=_tables(done, job.label),
         settings={
-            name: None if value is None else str(value) for name, value in asked._asdict().items()
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in asked._asdict().items()
         },
     )
 
