@@ -82,7 +82,7 @@ def share_of_wrong(summary: dict[str, Any]) -> str:
     if more:
         sentences.append(
             f"Beyond the suspects, the judges take {more:,} rows for another class. Those classes "
-            "overlap, or people mistook one for the other: --disputed shows them."
+            "overlap, or people mistook one for the other; untuned clean --disputed shows them."
         )
     return " ".join(filter(None, sentences))
 
