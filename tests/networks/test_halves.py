@@ -6,6 +6,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from untuned.networks.halves import Halves, calls_of
 from untuned.networks.products import gradients
+from untuned.networks.shares import Shares
 
 ROWS = 23
 
@@ -36,7 +37,7 @@ def taught(halves, model, loss, turn):
     """The half that a loss is taken for, and its gradient."""
     with calls_of(model) as calls:
         value = loss()
-    half, _ = halves.choose(value, calls, turn, None)
+    half, _ = halves.choose(value, calls, turn, None, Shares(0, torch.device("cpu")))
     return half, gradients(value, dict(model.named_parameters()))
 
 

@@ -11,6 +11,7 @@ import untuned
 from untuned.networks.direction import Direction
 from untuned.networks.halves import Halves, calls_of
 from untuned.networks.products import Pullback
+from untuned.networks.shares import Shares
 
 ROWS, TRUSTED, WORDS = 96, 32, 20
 
@@ -171,7 +172,7 @@ def test_outputs_in_an_object_have_rows():
     with calls_of(model) as calls:
         made = model(features)
     loss = cross_entropy(made.logits, labels) + mse_loss(made.size, labels.float())
-    assert halves.choose(loss, calls, 1, None) == (1, 0.5)
+    assert halves.choose(loss, calls, 1, None, Shares(0, torch.device("cpu"))) == (1, 0.5)
 
 
 def test_losses_of_several_labels_are_told_to_be_one_for_each_row():

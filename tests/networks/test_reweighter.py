@@ -114,7 +114,7 @@ def test_steps_are_the_twins(order, trusted):
     model = torch.nn.Linear(3, 1, bias=False).double()
     reweighter = untuned.Reweighter(model, rows=12, order=order, every=1)
     x, sums, mean, square = np.zeros(12), np.zeros(12), np.zeros((2, 3)), np.zeros((2, 3))
-    ways, seen, usual, used = np.zeros((2, 12)), [], 0.0, []
+    ways, seen, usual, said, used = np.zeros((2, 12)), [], 0.0, [], 1.0
     given = lambda array: torch.as_tensor(array)
     y = model.weight.detach().numpy()[0]
     halves = {
@@ -156,14 +156,15 @@ def test_steps_are_the_twins(order, trusted):
         seen.append(np.mean((other - other.mean()) * p))
         sums[at] += p**2
         ways[turn][at] += p / np.sqrt(1 + sums[at])
-        against = -np.sum(seen) / np.sqrt(np.sum(np.square(seen)) or 1.0)
-        used.append(np.clip(1 - against, 0, 1))
-        x = used[-1] * ways.sum(0)
+        if np.any(seen):
+            said.append(np.clip(1 + np.sum(seen) / np.sqrt(np.sum(np.square(seen))), 0, 1))
+            used += 4 / (4 + len(said)) * (said[-1] - used)
+        x = used * ways.sum(0)
         np.testing.assert_allclose(weights.numpy(), 1 / (1 + np.exp(-x[at])), rtol=1e-5)
         with torch.no_grad():
             model.weight.add_(0.1 * torch.randn(1, 3).double())
     np.testing.assert_allclose(reweighter.weights.numpy(), 1 / (1 + np.exp(-x)), rtol=1e-5)
-    assert trusted != "pair" or any(0 < c < 1 for c in used)
+    assert trusted != "pair" or any(0 < c < 1 for c in said)
 
 
 def test_weights_of_a_batch_are_its_helpful_products():

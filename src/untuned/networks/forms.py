@@ -9,6 +9,7 @@ import torch
 RATE = 0.3  # of the products' root mean square: how far a knot's logit moves at most
 KNOTS = 16
 FORGET = 0.99  # running means are over about a hundred batches
+LATEST = 4  # the mean of what the halves say is over about the latest quarter of all moves
 
 
 class Rows:
@@ -19,29 +20,26 @@ class Rows:
     first visits move it most, and none moves it by more than one.
 
     Where products come from two halves of the trusted rows in turn, what one half has done to x is
-    judged by the other, as in `auto`: with e the mean of p of one half times x of the other, less
-    the latter's mean in the batch, all of x counts 1 + (sum of e) / sqrt(sum of e^2), but at most
-    1 and at least 0.
+    judged by the other: with e the mean of p of one half times x of the other, less the latter's
+    mean in the batch, all of x counts 1 + (sum of e) / sqrt(sum of e^2), but at most 1 and at least
+    0. That may go from one end to the other within a few batches, and a network cannot follow it:
+    so what x counts is a mean of it, over about the latest quarter of all moves.
     """
 
     def __init__(self, rows: int, device: torch.device):
         self.ways = torch.zeros(2, rows, device=device)  # what each half has done
         self.squares = torch.zeros(rows, device=device)
         self.evidence, self.evidence_squares = 0.0, 0.0
+        self.used, self.moves = 1.0, 0
 
     @property
     def x(self) -> torch.Tensor:
         """The logits of all rows."""
-        return self._used() * self.ways.sum(0)
-
-    def _used(self) -> float:
-        if not self.evidence_squares:
-            return 1.0
-        return min(1.0, max(0.0, 1 + self.evidence / self.evidence_squares**0.5))
+        return self.used * self.ways.sum(0)
 
     def weigh(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
         """The weights of a batch."""
-        return torch.sigmoid(self._used() * self.ways[:, index].sum(0))
+        return torch.sigmoid(self.used * self.ways[:, index].sum(0))
 
     def key(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
         """What tells where a row's product belongs: here its number."""
@@ -55,6 +53,10 @@ class Rows:
         found = float(((other - other.mean()) * scaled).mean())
         self.evidence += found
         self.evidence_squares += found * found
+        if self.evidence_squares:
+            now = min(1.0, max(0.0, 1 + self.evidence / self.evidence_squares**0.5))
+            self.moves += 1
+            self.used += LATEST / (LATEST + self.moves) * (now - self.used)
         self.squares.index_add_(0, key, scaled * scaled)
         self.ways[half].index_add_(0, key, scaled / (1 + self.squares[key]).sqrt())
 
@@ -65,6 +67,8 @@ class Rows:
             "squares": self.squares,
             "evidence": self.evidence,
             "evidence_squares": self.evidence_squares,
+            "used": self.used,
+            "moves": self.moves,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -72,6 +76,7 @@ class Rows:
         self.squares.copy_(state["squares"])
         self.evidence = float(state["evidence"])
         self.evidence_squares = float(state["evidence_squares"])
+        self.used, self.moves = float(state["used"]), int(state["moves"])
 
 
 class OfLoss:

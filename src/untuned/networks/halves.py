@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from untuned.networks import together
+from untuned.networks.shares import Shares
 
 # Multipliers that scatter the bits of whole numbers, 2^64 over the golden ratio among them.
 FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47
@@ -49,7 +50,8 @@ class Halves:
     halves, since halves that lack each other's classes would contradict each other.
 
     The trusted loss is taken for a mean over rows. Its gradient on one half is then what comes
-    through the outputs of that half's rows, times how many more rows there are in all.
+    through the outputs of that half's rows, times how many more rows there are in all, and times
+    what a row of its class counts (`untuned.networks.shares`).
     """
 
     def __init__(self, limit: int):
@@ -59,7 +61,7 @@ class Halves:
         self._sizes = [0, 0]  # of all kinds
 
     def choose(
-        self, loss: torch.Tensor, calls: list[Call], turn: int, group: Any
+        self, loss: torch.Tensor, calls: list[Call], turn: int, group: Any, shares: Shares
     ) -> tuple[int, float]:
         """Which half this loss is to teach, and what share of the rows is of it.
 
@@ -75,7 +77,8 @@ class Halves:
             self._deal(name, kind)
         sizes = [sum(self._has(half, *row) for row in everyone) for half in (0, 1)]
         half = turn if sizes[turn] else 1 - turn
-        own = [float(self._has(half, *row)) for row in columns.tolist()]
+        worth = shares.worth(*self._numbers(half))
+        own = [self._has(half, *row) * worth.get(self._kind(*row), 1.0) for row in columns.tolist()]
         share = columns.new_tensor(own, dtype=torch.float32) * (len(everyone) / sizes[half])
         for output in outputs:
             shape = (-1,) + (1,) * (output.ndim - 1)
@@ -98,6 +101,15 @@ class Halves:
             return (name < 0) == bool(half)
         kind, own = self._rows[name]
         return own == half or sum(self._counts[kind]) == 1
+
+    def _kind(self, name: int, kind: int) -> int:
+        return self._rows[name][0] if name in self._rows else kind
+
+    def _numbers(self, half: int) -> tuple[dict[int, int], dict[int, int]]:
+        """How many rows there are of each kind, in all and in a half."""
+        every = {kind: sum(counts) for kind, counts in self._counts.items()}
+        own = {kind: counts[half] or every[kind] for kind, counts in self._counts.items()}
+        return every, own
 
     def state_dict(self) -> dict[str, Any]:
         rows = [(name, *row) for name, row in self._rows.items()]

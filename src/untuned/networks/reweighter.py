@@ -13,6 +13,7 @@ from untuned.networks.forms import FORGET, OfBatch, OfLoss, Rows
 from untuned.networks.given import Loss, Trusted, halves_of, one_number, require_usable
 from untuned.networks.halves import Halves, calls_of
 from untuned.networks.products import Pullback, Tensors, buffers_kept, differences, gradients
+from untuned.networks.shares import Shares, labels_of
 
 
 class Reweighter:
@@ -86,6 +87,7 @@ class Reweighter:
         # Other forms have no table of rows: what each was given last is kept beside them.
         self._last = None if form == "rows" else torch.full((rows or 0,), 0.5, device=device)
         self._halves = Halves(limit=rows) if form == "rows" and rows else None
+        self._shares = Shares(int(rows or 0) if form == "rows" else 0, device)
         self._square, self._moves, self._calls = 0.0, 0, 0
 
     def __call__(
@@ -167,7 +169,7 @@ class Reweighter:
         with torch.enable_grad(), buffers_kept(self._model), calls_of(self._model) as calls:
             loss = one_number(halves[half]())
             if len(halves) == 1 and self._halves is not None:
-                half, share = self._halves.choose(loss, calls, turn, group)
+                half, share = self._halves.choose(loss, calls, turn, group, self._shares)
             wanted = gradients(loss, parameters)
         if isinstance(self._form, OfBatch):
             self._form.now = None
@@ -200,18 +202,27 @@ class Reweighter:
             (mean,) = together.mean([helpful.mean()], group)
             self._form.take(helpful, mean)
         else:
-            self._move(self._form, self._form.key(losses, index), products, half, group)
+            key, labels = self._form.key(losses, index), labels_of(losses)
+            self._move(self._form, key, labels, products, half, group)
 
     def _move(
-        self, form: Rows | OfLoss, key: torch.Tensor, products: torch.Tensor, half: int, group: Any
+        self,
+        form: Rows | OfLoss,
+        key: torch.Tensor,
+        labels: torch.Tensor,
+        products: torch.Tensor,
+        half: int,
+        group: Any,
     ) -> None:
         # Doubles hold every row number.
-        columns = torch.stack([key.double(), products.double()], dim=1)
+        columns = torch.stack([key.double(), labels.double(), products.double()], dim=1)
         columns = together.gathered(columns, group)
         columns = columns[torch.isfinite(columns).all(dim=1)]
         if not len(columns):
             return
-        key, products = columns.T
+        key, labels, products = columns.T
+        if isinstance(form, Rows):
+            self._shares.see(key.long(), labels)
         self._moves += 1
         self._square = FORGET * self._square + (1 - FORGET) * float(products.square().mean())
         size = (self._square / (1 - FORGET**self._moves)) ** 0.5
@@ -272,6 +283,7 @@ class Reweighter:
             "form": self._form.state_dict(),
             "directions": [direction.state_dict() for direction in self._directions],
             "halves": self._halves.state_dict() if self._halves else None,
+            "shares": self._shares.state_dict(),
             "last": self._last,
             "square": self._square,
             "moves": self._moves,
@@ -291,6 +303,7 @@ class Reweighter:
             self._direction(half).load_state_dict(kept)
         if self._halves is not None:
             self._halves.load_state_dict(state["halves"])
+        self._shares.load_state_dict(state["shares"])
         if self._last is not None:
             self._last.copy_(state["last"])
         self._square, self._moves = float(state["square"]), int(state["moves"])
