@@ -154,11 +154,7 @@ def reweighted(
     reweighter = untuned.Reweighter(model, rows=rows, **options)
     optimizer, mean = adam(model, quick), averaged(model)
     order = batches(rows, seed, task.batch)
-    # A table of weights gets two halves, with as many rows of each class in both: what one teaches
-    # is judged by the other.
-    parts = 2 if options.get("form", "rows") == "rows" else 1
-    halves = [torch.arange(len(task.trusted_labels))[k::parts] for k in range(parts)]
-    drawn = [batches(len(half), seed + 1 + k, task.batch) for k, half in enumerate(halves)]
+    drawn = batches(len(task.trusted_labels), seed + 1, task.batch)
     start = time.process_time()
     for _ in range(epochs):
         for _ in range(max(1, rows // task.batch)):
@@ -167,13 +163,13 @@ def reweighted(
             def rows_alone(at: Tensor = index) -> Tensor:
                 return cross_entropy(model(features[at]), labels[at], reduction="none")
 
-            def trusted_loss(k: int) -> Tensor:
-                at = halves[k][next(drawn[k])]
+            def trusted_loss() -> Tensor:
+                at = next(drawn)
                 return cross_entropy(model(task.trusted_features[at]), task.trusted_labels[at])
 
             losses = rows_alone()
             asked = rows_alone if options.get("order") == 1 else losses
-            weights = reweighter(asked, index, [partial(trusted_loss, k) for k in range(parts)])
+            weights = reweighter(asked, index, trusted_loss)
             optimizer.zero_grad()
             (weights * losses).mean().backward()
             optimizer.step()

@@ -47,14 +47,45 @@ def require_usable(model: Any, rows: Any, form: Any, order: Any, every: Any) -> 
     if order not in (1, 2):
         raise ValueError(f"order={brief(order)} is not 1 or 2, the derivatives that may be used.")
     for name, value in (("rows", rows), ("every", every)):
-        if name == "rows" and value is None and form != "rows":
+        if value is None and (name == "every" or form != "rows"):
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(
                 f"{name}={brief(value)} is not usable; expected a whole number from 1."
             )
-    if form == "batch" and every != 1:
+    if form == "batch" and every not in (None, 1):
         raise ValueError(
             f"every={brief(every)} was given with form='batch', whose weights hold for one batch; "
             "expected 1, or another form."
         )
+
+
+def row_numbers(
+    losses: torch.Tensor, index: torch.Tensor | None, table: torch.Tensor, needed: bool
+) -> torch.Tensor | None:
+    """The numbers of a batch's rows in a table with an entry for each row, or for none at all."""
+    if losses.ndim != 1:
+        raise ValueError(
+            f"The losses have shape {tuple(losses.shape)}; expected one loss per row, so use "
+            "reduction='none', and a mean over what one row has several of: losses.mean(1)."
+        )
+    if index is None:
+        if not needed:
+            return None
+        raise ValueError(
+            "index is None; expected the numbers of the batch's rows, since every row has "
+            "a weight of its own. Let the data set give them, or use another form."
+        )
+    index = torch.as_tensor(index)
+    is_whole = not (index.is_floating_point() or index.is_complex() or index.dtype == torch.bool)
+    if index.shape != losses.shape or not is_whole:
+        raise ValueError(
+            f"index has shape {tuple(index.shape)} and type {index.dtype}; expected one whole "
+            f"number for each of the {len(losses)} losses."
+        )
+    if len(index) and len(table) and not 0 <= int(index.min()) <= int(index.max()) < len(table):
+        raise ValueError(
+            f"index goes from {int(index.min())} to {int(index.max())}; expected numbers of "
+            f"rows from 0 to {len(table) - 1}, as rows={len(table)} was given."
+        )
+    return index.to(table.device, torch.int64)

@@ -10,10 +10,19 @@ import torch
 from untuned.networks import together
 from untuned.networks.direction import Direction
 from untuned.networks.forms import FORGET, OfBatch, OfLoss, Rows
-from untuned.networks.given import Loss, Trusted, halves_of, one_number, require_usable
+from untuned.networks.given import (
+    Loss,
+    Trusted,
+    halves_of,
+    one_number,
+    require_usable,
+    row_numbers,
+)
 from untuned.networks.halves import Halves, calls_of
 from untuned.networks.products import Pullback, Tensors, buffers_kept, differences, gradients
 from untuned.networks.shares import Shares, labels_of
+
+FIRST = 5  # visits of all rows, at each of which weights move by default
 
 
 class Reweighter:
@@ -44,9 +53,10 @@ class Reweighter:
         sizes.
     order : 2 differentiates the losses twice; 1 needs gradients alone and asks for a function
         that computes the losses, of which it takes differences along v.
-    every : how many calls from one move of the weights to the next; 2 by default, and 1 with
-        form="batch". A call that moves them adds two to three times the cost of a plain step; a
-        call that does not adds nothing.
+    every : how many calls from one move of the weights to the next. By default 1 until all rows
+        were visited five times, as a row's first moves are its largest, and 2 from then on; always
+        1 with form="batch". A call that moves them adds two to three times the cost of a plain
+        step; a call that does not adds nothing.
 
     Example
     -------
@@ -73,9 +83,9 @@ class Reweighter:
         order: int = 2,
         every: int | None = None,
     ):
-        every = (1 if form == "batch" else 2) if every is None else every
         require_usable(model, rows, form, order, every)
-        self._model, self._order, self._every = model, order, every
+        self._model, self._order = model, order
+        self._every = 1 if form == "batch" else every
         parameters = self._parameters()
         device = next(iter(parameters.values())).device
         self._directions = [Direction(parameters)]
@@ -89,6 +99,7 @@ class Reweighter:
         self._halves = Halves(limit=rows) if form == "rows" and rows else None
         self._shares = Shares(int(rows or 0) if form == "rows" else 0, device)
         self._square, self._moves, self._calls = 0.0, 0, 0
+        self._due, self._turns, self._moved = 0, 0, 0
 
     def __call__(
         self,
@@ -118,14 +129,19 @@ class Reweighter:
                 "Reweighter(order=1) was given the losses themselves; expected a function that "
                 "computes them, such as lambda: cross_entropy(model(X), y, reduction='none')."
             )
-        due = self._calls % self._every == 0
+        due = self._calls >= self._due
         if closure is not None:
             with torch.set_grad_enabled(due and self._order == 2), buffers_kept(self._model):
                 losses = closure()
         assert isinstance(losses, torch.Tensor)
-        index = self._checked(losses, index)
+        table = self._form.squares if isinstance(self._form, Rows) else self._last
+        assert table is not None  # weights are a row's own, or the last ones are kept
+        index = row_numbers(losses, index, table, needed=self._last is None)
         if due:
             self._learn(losses, closure, index, halves)
+            self._turns += 1
+            first = isinstance(self._form, Rows) and self._moved < FIRST * len(self._form.squares)
+            self._due = self._calls + (self._every or (1 if first else 2))
         self._calls += 1
         weights = self._form.weigh(losses, index).to(losses.dtype).detach()
         if self._last is not None and index is not None and len(self._last):
@@ -163,7 +179,7 @@ class Reweighter:
         halves: Sequence[Loss],
     ) -> None:
         parameters, group = self._parameters(), together.group_of(self._model)
-        turn = (self._calls // self._every) % 2
+        turn = self._turns % 2
         half, share = turn if len(halves) == 2 else 0, 1.0
         # Trusted rows leave no trace in running statistics: those are the training rows'.
         with torch.enable_grad(), buffers_kept(self._model), calls_of(self._model) as calls:
@@ -221,6 +237,7 @@ class Reweighter:
         if not len(columns):
             return
         key, labels, products = columns.T
+        self._moved += len(key)
         if isinstance(form, Rows):
             self._shares.see(key.long(), labels)
         self._moves += 1
@@ -246,37 +263,6 @@ class Reweighter:
         parts = together.inside(self._model).named_parameters()
         return {name: part for name, part in parts if part.requires_grad}
 
-    def _checked(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor | None:
-        if losses.ndim != 1:
-            raise ValueError(
-                f"The losses have shape {tuple(losses.shape)}; expected one loss per row, so use "
-                "reduction='none', and a mean over what one row has several of: losses.mean(1)."
-            )
-        if index is None:
-            if self._last is not None:
-                return None
-            raise ValueError(
-                "index is None; expected the numbers of the batch's rows, since every row has "
-                "a weight of its own. Let the data set give them, or use another form."
-            )
-        index = torch.as_tensor(index)
-        is_whole = not (
-            index.is_floating_point() or index.is_complex() or index.dtype == torch.bool
-        )
-        if index.shape != losses.shape or not is_whole:
-            raise ValueError(
-                f"index has shape {tuple(index.shape)} and type {index.dtype}; expected one whole "
-                f"number for each of the {len(losses)} losses."
-            )
-        table = self._form.squares if isinstance(self._form, Rows) else self._last
-        assert table is not None  # weights are a row's own, or the last ones are kept
-        if len(index) and len(table) and not 0 <= int(index.min()) <= int(index.max()) < len(table):
-            raise ValueError(
-                f"index goes from {int(index.min())} to {int(index.max())}; expected numbers of "
-                f"rows from 0 to {len(table) - 1}, as rows={len(table)} was given."
-            )
-        return index.to(table.device, torch.int64)
-
     def state_dict(self) -> dict[str, Any]:
         """All that a later run needs to go on bit for bit; torch.save takes it."""
         return {
@@ -288,6 +274,9 @@ class Reweighter:
             "square": self._square,
             "moves": self._moves,
             "calls": self._calls,
+            "due": self._due,
+            "turns": self._turns,
+            "moved": self._moved,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -307,4 +296,5 @@ class Reweighter:
         if self._last is not None:
             self._last.copy_(state["last"])
         self._square, self._moves = float(state["square"]), int(state["moves"])
-        self._calls = int(state["calls"])
+        self._calls, self._due = int(state["calls"]), int(state["due"])
+        self._turns, self._moved = int(state["turns"]), int(state["moved"])
