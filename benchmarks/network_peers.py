@@ -1,6 +1,7 @@
 """Peers on the examples' tasks, each in an environment of its own, over three decades of its rate.
 
 python benchmarks/networks.py --part betty|torchopt|jaxopt --peer /path/to/python [--seeds 0 1 2]
+                                                 [--tasks cifar-tail-100 ...]   (betty)
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parent
+EPOCHS = {
+    "mnist": 15, "mnist-40": 15, "mnist-next": 10, "tail-50": 10, "tail-100": 10, "tail-200": 10,
+    "cifar": 4, "cifar-next": 4, "cifar-human": 4,
+    "cifar-tail-50": 4, "cifar-tail-100": 4, "cifar-tail-200": 4,
+}  # fmt: skip
 
 
-def betty(python: str, seeds: list[int]) -> None:
-    """Wrong labels and a long tail of MNIST, Adam on both levels."""
+def betty(python: str, seeds: list[int], tasks: list[str]) -> None:
+    """Wrong labels and long tails of MNIST and CIFAR-100, Adam on both levels."""
     import imbalance
     import wrong_labels
 
-    tasks = (("mnist", 15), ("mnist-40", 15), ("mnist-next", 10), ("tail-100", 10))
-    for (name, epochs), seed in itertools.product(tasks, seeds):
+    for name, seed in itertools.product(tasks or EPOCHS, seeds):
+        epochs = EPOCHS[name]
         print(f"\n{name}, {epochs} epochs\n", flush=True)
-        given = _arrays((wrong_labels if name.startswith("mnist") else imbalance).task(name, seed))
+        given = _arrays((imbalance if "tail" in name else wrong_labels).task(name, seed))
 
         def one(file: str, rate: str, seed: int = seed, epochs: int = epochs) -> None:
             _run(python, "betty_peer.py", file, rate, seed, epochs)

@@ -213,13 +213,15 @@ def main() -> None:
     parser.add_argument("--part", choices=parts, default="cost")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--peer", help="a Python in whose environment the peer is")
+    parser.add_argument("--tasks", nargs="+", default=[], help="of betty; all of them by default")
     asked = parser.parse_args()
     if asked.part == "examples":
         examples(asked.seeds)
     elif asked.part in ("betty", "torchopt", "jaxopt"):
         if not asked.peer:
             raise SystemExit(f"Give --peer, the path of a Python that has {asked.part}.")
-        getattr(network_peers, asked.part)(asked.peer, asked.seeds)
+        some = {"tasks": asked.tasks} if asked.part == "betty" else {}
+        getattr(network_peers, asked.part)(asked.peer, asked.seeds, **some)
     else:
         {"cost": cost, "memory": memory, "picture": picture}[asked.part]()
 
