@@ -53,7 +53,9 @@ def test_labels_of_two_classes_and_of_none():
         torch.randn(6, 3, requires_grad=True), torch.zeros(6, 3), reduction="none"
     ).mean(1)
     squares = mse_loss(outputs[:, 0], two, reduction="none")
-    for losses in (several, squares, squares.detach()):
+    spent = cross_entropy(torch.randn(6, 3, requires_grad=True), LABELS, reduction="none")
+    spent.sum().backward()
+    for losses in (several, squares, squares.detach(), spent):
         assert (labels_of(losses) == -1).all()
 
 
@@ -85,6 +87,17 @@ def test_rows_may_come_again_with_other_labels():
     assert again.worth({0: 2, 1: 2}, {0: 1, 1: 1}) == {0: 0.5, 1: 1.5}
 
 
+def test_a_class_without_trusted_rows_is_judged_only_where_that_is_meant():
+    labels = np.append(np.repeat(range(10), 100), -1)
+    shares, rows = shares_of(labels), torch.tensor([999, 0, 1000, 998])
+    assert shares.judged(rows).all()
+    few, many = (dict.fromkeys(range(9), count) for count in (4, 40))
+    assert shares.worth(few, few)
+    assert shares.judged(rows).tolist() == [False, True, True, False]
+    assert not shares.worth(many, many)
+    assert shares.judged(rows).all()
+
+
 @pytest.mark.parametrize("rows", [(50, 50), (900, 10)])
 def test_a_half_has_the_gradient_of_its_rows_at_the_shares_of_the_training_rows(rows):
     """Trusted rows 7 : 5; of rows 50 : 50 that is chance, of rows 900 : 10 it is meant."""
@@ -107,6 +120,20 @@ def test_a_half_has_the_gradient_of_its_rows_at_the_shares_of_the_training_rows(
         assert half == turn
         for name, part in expected.items():
             torch.testing.assert_close(found[name], part)
+
+
+def test_rows_of_a_class_without_trusted_rows_keep_their_weight():
+    random = np.random.default_rng(0)
+    labels = torch.as_tensor(np.append(random.integers(0, 5, 90), random.integers(0, 4, 10)))
+    D = torch.as_tensor(random.standard_normal((100, 6))).float()
+    model = torch.nn.Linear(6, 5)
+    reweighter = untuned.Reweighter(model, rows=100)
+    for _ in range(20):
+        index = torch.as_tensor(random.permutation(100)[:40])
+        losses = cross_entropy(model(D[index]), labels[index], reduction="none")
+        reweighter(losses, index, lambda: cross_entropy(model(D[90:]), labels[90:]))
+    moved = reweighter.weights != 0.5
+    assert moved.tolist() == (labels != 4).tolist()
 
 
 @pytest.mark.long

@@ -181,6 +181,9 @@ class Reweighter:
         parameters, group = self._parameters(), together.group_of(self._model)
         turn = self._turns % 2
         half, share = turn if len(halves) == 2 else 0, 1.0
+        if isinstance(self._form, Rows) and index is not None:
+            columns = together.gathered(torch.stack([index, labels_of(losses)], dim=1), group)
+            self._shares.see(*columns.T)
         # Trusted rows leave no trace in running statistics: those are the training rows'.
         with torch.enable_grad(), buffers_kept(self._model), calls_of(self._model) as calls:
             loss = one_number(halves[half]())
@@ -218,28 +221,21 @@ class Reweighter:
             (mean,) = together.mean([helpful.mean()], group)
             self._form.take(helpful, mean)
         else:
-            key, labels = self._form.key(losses, index), labels_of(losses)
-            self._move(self._form, key, labels, products, half, group)
+            self._move(self._form, self._form.key(losses, index), products, half, group)
 
     def _move(
-        self,
-        form: Rows | OfLoss,
-        key: torch.Tensor,
-        labels: torch.Tensor,
-        products: torch.Tensor,
-        half: int,
-        group: Any,
+        self, form: Rows | OfLoss, key: torch.Tensor, products: torch.Tensor, half: int, group: Any
     ) -> None:
         # Doubles hold every row number.
-        columns = torch.stack([key.double(), labels.double(), products.double()], dim=1)
+        columns = torch.stack([key.double(), products.double()], dim=1)
         columns = together.gathered(columns, group)
         columns = columns[torch.isfinite(columns).all(dim=1)]
+        self._moved += len(columns)
+        if isinstance(form, Rows):
+            columns = columns[self._shares.judged(columns[:, 0].long())]
         if not len(columns):
             return
-        key, labels, products = columns.T
-        self._moved += len(key)
-        if isinstance(form, Rows):
-            self._shares.see(key.long(), labels)
+        key, products = columns.T
         self._moves += 1
         self._square = FORGET * self._square + (1 - FORGET) * float(products.square().mean())
         size = (self._square / (1 - FORGET**self._moves)) ** 0.5

@@ -28,11 +28,14 @@ class Shares:
     in class k of K, it is taken for chance up to two standard errors:
 
         sum over k of (o_k - T pi_k)^2 / (T pi_k (1 + T / N)) <= K - 1 + 2 sqrt(2 (K - 1)).
+
+    A class that has no trusted row by chance is not judged: by all others it is only in the way.
     """
 
     def __init__(self, rows: int, device: torch.device):
         self._labels = torch.full((rows,), UNKNOWN, device=device)
         self._counts: Counter[int] = Counter()
+        self._absent: list[int] = []  # classes without a trusted row by chance, when last told
 
     def see(self, index: torch.Tensor, labels: torch.Tensor) -> None:
         """Note the classes of training rows; a row may come again, and with another label."""
@@ -47,6 +50,7 @@ class Shares:
         in all and in the half; nothing where all count the same."""
         seen = {label: count for label, count in self._counts.items() if label >= 0 and count > 0}
         rows, drawn = sum(seen.values()), sum(trusted.values())
+        self._absent = []
         if len(seen) < 2 or not trusted.keys() <= seen.keys():
             return {}
         expected = {label: drawn * count / rows for label, count in seen.items()}
@@ -54,8 +58,14 @@ class Shares:
         free = len(seen) - 1
         if distance > (free + 2 * (2 * free) ** 0.5) * (1 + drawn / rows):
             return {}
+        self._absent = [label for label in seen if label not in trusted]
         size = sum(half.values())
         return {label: seen[label] / rows * size / count for label, count in half.items()}
+
+    def judged(self, index: torch.Tensor) -> torch.Tensor:
+        """Which rows are of a class that trusted rows can speak for."""
+        absent = index.new_tensor(self._absent, dtype=torch.int64)
+        return ~torch.isin(self._labels[index], absent)
 
     def state_dict(self) -> dict[str, Any]:
         return {"labels": self._labels}
@@ -66,7 +76,8 @@ class Shares:
 
 
 def labels_of(losses: torch.Tensor) -> torch.Tensor:
-    """The class of each row by the graph of its loss; UNKNOWN where that is no cross-entropy."""
+    """The class of each row by the graph of its loss; UNKNOWN where that is no cross-entropy,
+    or is gone."""
     nodes = deque([losses.grad_fn])
     for _ in range(NEAR):
         if not nodes:
@@ -75,7 +86,10 @@ def labels_of(losses: torch.Tensor) -> torch.Tensor:
         if node is None:
             continue
         if node.name().startswith(CROSS_ENTROPIES):
-            target = getattr(node, LABELS).reshape(-1)
+            try:
+                target = getattr(node, LABELS).reshape(-1)
+            except RuntimeError:  # what torch says of a graph after backward()
+                break
             if len(target) == len(losses):
                 return (target > 0.5).long() if target.is_floating_point() else target.long()
         nodes.extend(following for following, _ in node.next_functions)
