@@ -22,7 +22,7 @@ from untuned.networks.halves import Halves, calls_of
 from untuned.networks.products import Pullback, Tensors, buffers_kept, differences, gradients
 from untuned.networks.shares import Shares, labels_of
 
-FIRST = 5  # visits of all rows, at each of which weights move by default
+FIRST = 5  # visits of all rows, at each of which weights move where shares of classes are meant
 
 
 class Reweighter:
@@ -53,10 +53,11 @@ class Reweighter:
         sizes.
     order : 2 differentiates the losses twice; 1 needs gradients alone and asks for a function
         that computes the losses, of which it takes differences along v.
-    every : how many calls from one move of the weights to the next. By default 1 until all rows
-        were visited five times, as a row's first moves are its largest, and 2 from then on; always
-        1 with form="batch". A call that moves them adds two to three times the cost of a plain
-        step; a call that does not adds nothing.
+    every : how many calls from one move of the weights to the next; 2 by default, and 1 with
+        form="batch". By default it is also 1 until all rows were visited five times where the
+        trusted rows have other shares of the classes than the training rows, and not by chance: all
+        rows of a class have to move, and a row's first moves are its largest. A call that moves
+        them adds two to three times the cost of a plain step; a call that does not adds nothing.
 
     Example
     -------
@@ -140,7 +141,7 @@ class Reweighter:
         if due:
             self._learn(losses, closure, index, halves)
             self._turns += 1
-            first = isinstance(self._form, Rows) and self._moved < FIRST * len(self._form.squares)
+            first = self._shares.meant and self._moved < FIRST * self._shares.rows
             self._due = self._calls + (self._every or (1 if first else 2))
         self._calls += 1
         weights = self._form.weigh(losses, index).to(losses.dtype).detach()

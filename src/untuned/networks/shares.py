@@ -33,9 +33,12 @@ class Shares:
     """
 
     def __init__(self, rows: int, device: torch.device):
+        self.rows = rows
         self._labels = torch.full((rows,), UNKNOWN, device=device)
         self._counts: Counter[int] = Counter()
-        self._absent: list[int] = []  # classes without a trusted row by chance, when last told
+        # When last told: classes without a trusted row by chance, and whether shares are meant.
+        self._absent: list[int] = []
+        self.meant = False
 
     def see(self, index: torch.Tensor, labels: torch.Tensor) -> None:
         """Note the classes of training rows; a row may come again, and with another label."""
@@ -50,13 +53,14 @@ class Shares:
         in all and in the half; nothing where all count the same."""
         seen = {label: count for label, count in self._counts.items() if label >= 0 and count > 0}
         rows, drawn = sum(seen.values()), sum(trusted.values())
-        self._absent = []
+        self._absent, self.meant = [], False
         if len(seen) < 2 or not trusted.keys() <= seen.keys():
             return {}
         expected = {label: drawn * count / rows for label, count in seen.items()}
         distance = sum((trusted.get(k, 0) - usual) ** 2 / usual for k, usual in expected.items())
         free = len(seen) - 1
-        if distance > (free + 2 * (2 * free) ** 0.5) * (1 + drawn / rows):
+        self.meant = distance > (free + 2 * (2 * free) ** 0.5) * (1 + drawn / rows)
+        if self.meant:
             return {}
         self._absent = [label for label in seen if label not in trusted]
         size = sum(half.values())
