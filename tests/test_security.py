@@ -14,20 +14,21 @@ from skops import io as skops
 
 import standins
 import untuned
+import untuned_paper
 from pages import job, opened
 from refusals import assert_one_sentence
 from untuned.commands import saved_model
 from untuned.commands.clean import clean
 from untuned.commands.coreset import coreset
 from untuned.commands.regularize import regularize
-from untuned.experiments import datasets
-from untuned.experiments.comparison import records
-from untuned.experiments.comparison.records import ComparedRun
 from untuned.report import run_page
 from untuned.run.checkpoint import storage
 from untuned.tables import files
+from untuned_paper import datasets
+from untuned_paper.comparison import records
+from untuned_paper.comparison.records import ComparedRun
 
-SOURCE = Path(untuned.__file__).parent
+SOURCES = [Path(package.__file__).parent for package in (untuned, untuned_paper)]
 
 # Modules that run what a file says, or that fetch; and names that do so wherever they come from.
 RUNS_FILES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "runpy", "code"}
@@ -36,8 +37,9 @@ CALLS = {"eval", "exec", "read_pickle", "to_pickle", "unsafe_load", "system", "p
 
 
 def trees():
-    for path in SOURCE.rglob("*.py"):
-        yield path.relative_to(SOURCE), ast.parse(path.read_text(encoding="utf-8"))
+    for source in SOURCES:
+        for path in source.rglob("*.py"):
+            yield path.relative_to(source), ast.parse(path.read_text(encoding="utf-8"))
 
 
 def imported(node):
@@ -202,6 +204,26 @@ def test_names_in_a_result_cannot_leave_its_folder(way, run, tmp_path):
         run_page.write(copy, tmp_path)
     assert_one_sentence(str(caught.value))
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_page_of_somebody_else_is_not_replaced(run, tmp_path):
+    """A run's own page is; so is one that was put elsewhere by `untuned report DIR --out`."""
+    run_page.write(run, run)
+    page = tmp_path / "report.html"
+    for _ in range(2):
+        run_page.write(run, tmp_path)
+    page.rename(tmp_path / "other.html")
+    for make in (
+        page.mkdir,
+        lambda: page.symlink_to("other.html"),
+        lambda: page.write_text("mine"),
+    ):
+        make()
+        with pytest.raises(ValueError, match="was not made by untuned, so it is not") as caught:
+            run_page.write(run, tmp_path)
+        assert_one_sentence(str(caught.value))
+        page.rmdir() if page.is_dir() else page.unlink() if page.is_symlink() else None
+    assert page.read_text() == "mine"
 
 
 def test_names_in_a_table_cannot_leave_the_output_folder(tmp_path, monkeypatch):

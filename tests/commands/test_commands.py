@@ -344,9 +344,15 @@ def test_existing_folder_asks_for_overwrite(untuned, table, tmp_path):
     assert code == 2
     assert "--overwrite" in err
     assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
-    code, _, _ = untuned(*command, "--overwrite")
-    assert code == 0
-    assert not (tmp_path / "out" / "mine.txt").exists()
+    code, _, err = untuned(*command, "--overwrite")
+    assert code == 2
+    assert "--out out holds mine.txt, which untuned did not write" in err
+    (tmp_path / "out" / "mine.txt").unlink()
+    for _ in range(2):
+        assert untuned(*command, "--overwrite")[0] == 0
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    assert untuned(*command, "--overwrite")[0] == 2
+    assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("command", ["clean", "regularize", "coreset"])
@@ -381,8 +387,8 @@ def test_disk_may_be_full_at_any_file(untuned, table, tmp_path, command, size):
     """The model, the tables, result.json or the page; what was there before stays."""
     options = ["train.csv", "--label", "diagnosis", "--out", "out", "--overwrite"]
     options += ["--size", 20] if command == "coreset" else []
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine").write_text("of the run before")
+    assert untuned(command, *options)[0] == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -392,11 +398,9 @@ def test_disk_may_be_full_at_any_file(untuned, table, tmp_path, command, size):
     assert code == 2
     assert "is full; nothing was written" in err
     assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "train.parquet", "out"}
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
     code, _, _ = untuned(command, *options)  # now there is room
     assert code == 0
-    assert not (tmp_path / "out" / "mine").exists()
-    assert not list(tmp_path.glob("*.*.old"))
 
 
 def test_a_page_that_does_not_fit_leaves_the_old_one(untuned, table, tmp_path):
@@ -410,11 +414,11 @@ def test_a_page_that_does_not_fit_leaves_the_old_one(untuned, table, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (code, err) == (2, "untuned: The disk is full; make room, or write to another disk.\n")
     assert (tmp_path / "out" / "report.html").read_bytes() == before
-    assert not list((tmp_path / "out").glob("*.partial"))
+    assert not list((tmp_path / "out").glob("*untuned-*"))
 
 
 def test_two_commands_with_one_folder(untuned, table, tmp_path):
-    with lock.held(tmp_path / "out.partial", "held here"):
+    with lock.held(tmp_path / "out", "held here"):
         code, _, err = untuned("clean", "train.csv", "--label", "diagnosis", "--out", "out")
     assert code == 2
     assert "Another command is writing to --out" in err

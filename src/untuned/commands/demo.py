@@ -67,8 +67,8 @@ def run(job: Job) -> tuple[dict[str, Any], str]:
             frame.to_csv(target / f"{name}.csv", index=False)
         done = clean.fit(job, target / "train.csv", Asked(trusted=target / "trusted.csv"))
         done.summary.update(truth(done, digits))
-        clean.write(target, job, done, Asked(trusted=job.out / "trusted.csv"))
         figure(done, digits).savefig(target / "run.png", dpi=110)
+        clean.write(target, job, done, Asked(trusted=job.out / "trusted.csv"))
     return done.summary, clean.words(done, job)
 
 

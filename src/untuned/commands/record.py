@@ -16,6 +16,7 @@ from untuned.commands.job import Job, Ready, command_line
 from untuned.report import run_page
 from untuned.run.result import Result
 from untuned.tables import files
+from untuned.util.folder import RESULT
 
 PACKAGES = ("untuned", "jax", "numpy", "pandas", "scikit-learn", "skops")
 
@@ -59,11 +60,12 @@ def write(
         | settings,
         "run": _run(result) if result else None,
         "files": names,
+        "written": sorted({*(each.name for each in folder.iterdir()), RESULT, run_page.FILE}),
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in PACKAGES},
     }
     text = json.dumps(_plain(found), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / "result.json").write_text(text + "\n", encoding="utf-8")
+    (folder / RESULT).write_text(text + "\n", encoding="utf-8")
     run_page.write(folder, folder)
 
 

@@ -47,6 +47,13 @@ FIT_CHARTS = (
 )
 
 
+# How every page begins, by which it is told from a page of somebody else's.
+OURS = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    '<meta name="generator" content="untuned">'
+)
+
+
 class Section(NamedTuple):
     """A heading, the text under it, and finished HTML: `chart(...)`s and `table(...)`s."""
 
@@ -108,8 +115,7 @@ def write(
         folded = "About this run: how labels differ, quality, columns, settings"
         parts = f'<details class="about"><summary>{folded}</summary>\n{parts}</details>\n{deck}'
     path.write_text(
-        "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
+        f"{OURS}<title>{html.escape(title)}</title>\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<style>{style}</style>\n{script}</head>\n<body>\n"
         f'<h1>{html.escape(title)}</h1>\n<p class="lead">{html.escape(lead)}</p>\n'

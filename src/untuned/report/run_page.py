@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from untuned.report import drawings, page
 from untuned.report.grid import grid
 from untuned.tables.files import EXPECTED
+from untuned.util import lock
+from untuned.util.folder import RESULT
 from untuned.util.wording import brief, reason
 
 if TYPE_CHECKING:
@@ -60,7 +63,7 @@ class Contents(NamedTuple):
 
 def read(folder: Path) -> Run:
     """The run in a folder; an error of one sentence where there is none."""
-    path = folder / "result.json"
+    path = folder / RESULT
     if not path.is_file():
         raise ValueError(
             f"There is no {path}; expected a folder that untuned clean, regularize or coreset "
@@ -82,15 +85,32 @@ def read(folder: Path) -> Run:
 def write(folder: Path, out: Path) -> Path:
     """Make the page of the run in `folder` and put it into `out`, whole or not at all."""
     run = read(folder)
+    path = out / FILE
+    if out.resolve() != folder.resolve():
+        _check_ours(path)
     contents = _contents(run)
-    partial, path = out / f"{FILE}.partial", out / FILE
     out.mkdir(parents=True, exist_ok=True)
-    try:
-        page.write(partial, *contents)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with lock.held(path) as private:
+        try:
+            page.write(private, *contents)
+            private.replace(path)
+        finally:
+            private.unlink(missing_ok=True)
     return path
+
+
+def _check_ours(path: Path) -> None:
+    """Refuse to replace a page that somebody else has made."""
+    if not os.path.lexists(path):
+        return
+    if path.is_file() and not path.is_symlink():
+        with path.open("rb") as file:
+            if file.read(len(page.OURS)) == page.OURS.encode():
+                return
+    raise ValueError(
+        f"{path} was not made by untuned, so it is not replaced; move it elsewhere, or give "
+        "another --out."
+    )
 
 
 def _contents(run: Run) -> Contents:

@@ -1,8 +1,13 @@
-"""Output that is written whole or not at all: a folder, files added to one, a file."""
+"""Output that is written whole or not at all, and never in place of what is not ours.
+
+What is not finished has a temporary name (`lock.held`). A folder, or a file in one, is replaced
+only where a record in that folder lists it as written by untuned.
+"""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -13,6 +18,9 @@ from untuned.util import lock
 from untuned.util.wording import FULL
 
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+RESULT = "result.json"  # in a folder of one run: it lists, as "written", all files of the run
+ADDED = "written.json"  # in a folder that several commands write to: the same list
+OLD, NEW = "old", "new"  # folders in the temporary one
 
 
 @contextmanager
@@ -28,16 +36,15 @@ def written_whole(out: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
             f"--out {out} exists and is not empty; give another name, or --overwrite to replace it."
         )
     _check_place(out, [each for each in inputs if each is not None])
-    out = out.resolve()  # so that "." and "runs/.." have a name, and a link leads to its folder
-    with _beside(out) as partial:
-        yield partial
+    _check_ours(out, out)
+    place = out.resolve()  # so that "." and "runs/.." have a name, and a link leads to its folder
+    with _beside(place) as private:
+        yield private / NEW
         # The old one goes only when the new one is in its place.
-        old = partial.with_name(partial.name + ".old")
-        if out.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            out.rename(old)
-        partial.rename(out)
-        shutil.rmtree(old, ignore_errors=True)
+        if place.exists():
+            place.rename(private / OLD)
+            _check_ours(private / OLD, out)  # again: hours may have passed
+        (private / NEW).rename(place)
 
 
 def _check_place(out: Path, inputs: list[Path]) -> None:
@@ -60,27 +67,75 @@ def _check_place(out: Path, inputs: list[Path]) -> None:
             )
 
 
+def _check_ours(folder: Path, out: Path) -> None:
+    """Refuse to replace `out`, now in `folder`, if it holds anything that we did not write."""
+    ours = _written(folder / RESULT)
+    strange = sorted(
+        each.name
+        for each in (folder.iterdir() if folder.exists() else ())
+        if each.name not in ours or each.is_symlink() or each.is_dir()
+    )
+    if strange:
+        raise ValueError(
+            f"--out {out} holds {strange[0]}, which untuned did not write, so the folder is not "
+            "replaced; move that elsewhere, or give another name."
+        )
+
+
+def _written(record: Path) -> set[str]:
+    """The names of files that a record lists as written by untuned; none without a record."""
+    if record.is_symlink() or not record.is_file():
+        return set()
+    try:
+        found = json.loads(record.read_text(encoding="utf-8"))
+        return {str(name) for name in found["written"]} if "untuned" in found["versions"] else set()
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return set()
+
+
 @contextmanager
 def added_whole(out: Path) -> Iterator[Path]:
     """Yield a folder to write files into; they go to `out`, each in one step, if all went well."""
-    with _beside(out.absolute()) as partial:
-        yield partial
+    from importlib.metadata import version
+
+    with _beside(out.absolute()) as private:
+        yield private / NEW
+        ours, made = _written(out / ADDED), sorted(each.name for each in (private / NEW).iterdir())
+        for name in [ADDED, *made]:
+            if os.path.lexists(out / name) and name not in ours:
+                raise ValueError(
+                    f"{out / name} was not written by untuned, so it is not replaced; move it "
+                    "elsewhere, or give another --out."
+                )
         out.mkdir(exist_ok=True)
-        for file in sorted(partial.iterdir()):
-            file.replace(out / file.name)
+        record = {
+            "versions": {"untuned": version("untuned")},
+            "written": sorted({ADDED, *ours, *made}),
+        }
+        (private / NEW / ADDED).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        for name in [ADDED, *made]:  # the record first, so that no file of ours is without one
+            (private / NEW / name).replace(out / name)
 
 
-def put(path: Path, partial: Path, content: bytes) -> None:
-    """Put a file in its place in one step, through `partial` beside it, and onto the disk."""
+def put(path: Path, content: bytes, private: Path | None = None) -> None:
+    """Put a file in its place in one step, and onto the disk.
+
+    `private` is the temporary name of whoever holds `path` already.
+    """
+    if private is None:
+        with lock.held(path) as private:
+            put(path, content, private)
+        return
+    private.unlink(missing_ok=True)  # of a holder that was killed
     try:
-        with partial.open("wb") as file:
+        with private.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         # Renaming is atomic: a reader sees the old file or the new one, never a part.
-        os.replace(partial, path)
+        os.replace(private, path)
     finally:
-        partial.unlink(missing_ok=True)  # where it failed, to make room again
+        private.unlink(missing_ok=True)  # where it failed, to make room again
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -90,21 +145,21 @@ def put(path: Path, partial: Path, content: bytes) -> None:
 
 @contextmanager
 def _beside(out: Path) -> Iterator[Path]:
-    """An empty folder beside `out`, for one process at a time; removed at the end."""
-    partial = out.with_name(out.name + ".partial")
-    made = [parent for parent in partial.parents if not parent.exists()]
+    """A temporary folder beside `out` with an empty one in it, for one process at a time."""
+    made = [parent for parent in out.parents if not parent.exists()]
+    private = out
     try:
-        partial.parent.mkdir(parents=True, exist_ok=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
         with lock.held(
-            partial,
+            out,
             f"Another command is writing to --out {out}; wait until it ends, or give another name.",
-        ):
-            shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
-            partial.mkdir()
+        ) as private:
+            _tidy(private, out)  # after a command that was killed
+            (private / NEW).mkdir(parents=True)
             try:
-                yield partial
+                yield private
             finally:
-                shutil.rmtree(partial, ignore_errors=True)
+                _tidy(private, out)
     except OSError as error:
         if error.errno in FULL:
             raise ValueError(
@@ -112,7 +167,8 @@ def _beside(out: Path) -> Iterator[Path]:
                 "folder on another disk."
             ) from error
         at = Path(str(error.filename))  # what is read may be forbidden, too
-        if error.errno in FORBIDDEN and (at in (out, *made) or str(at).startswith(str(partial))):
+        ours = at in (out, lock.file_of(out), *made) or at.is_relative_to(private)
+        if error.errno in FORBIDDEN and ours:
             raise ValueError(
                 f"--out {out} cannot be written ({error.strerror}); give a folder in a place of "
                 "your own."
@@ -122,3 +178,20 @@ def _beside(out: Path) -> Iterator[Path]:
         for parent in made:  # innermost first; empty unless all went well
             with suppress(OSError):
                 parent.rmdir()
+
+
+def _tidy(private: Path, out: Path) -> None:
+    """Remove the temporary folder; the folder that was to be replaced goes back if nothing did."""
+    old = private / OLD
+    if old.exists() and not out.exists():
+        old.rename(out)
+    if old.exists():
+        ours = _written(old / RESULT)
+        for each in old.iterdir():
+            if each.name in ours:
+                each.unlink()
+        with suppress(OSError):
+            old.rmdir()
+    shutil.rmtree(private / NEW, ignore_errors=True)
+    with suppress(OSError):
+        private.rmdir()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import untuned
-from libraries import assert_same_result, given
+from libraries import as_numpy, assert_same_result, given
 from reference.problems import quadratic, regularization
 from untuned.run.checkpoint import storage
 from untuned.solvers import DTFBO, STFBO
@@ -44,6 +45,31 @@ def test_a_stopped_run_goes_on_where_it_was(name, batch_size, library, tmp_path)
     again = untuned.minimize(*task.positional, **task.data, **options, checkpoint=path)
     assert_same_result(again, whole)
     assert again.seconds == resumed.seconds
+
+
+@pytest.mark.long
+def test_auto_goes_on_bit_for_bit_whatever_the_order_of_arrays_in_memory(library, tmp_path):
+    """Torch's inverse is column by column, and so may y0 be; a file gives all row by row."""
+    rng = np.random.default_rng(0)
+    columns, targets = rng.normal(size=(200, 6)), rng.normal(size=(200, 3))
+    y0 = np.asfortranarray(rng.normal(size=(6, 3)))
+    convert = torch.from_numpy if library == "torch" else np.asarray
+    rows = convert(columns), convert(targets)
+
+    def f(x, y, rows):
+        return ((rows[0] @ y - rows[1]) ** 2).mean()
+
+    def g(x, y, rows):
+        return f(x, y, rows) + (x**2 * (y * y).sum(1)).sum()
+
+    task = {"outer_data": rows, "inner_data": rows, "tol": 1e-12, "eval_every": 1}
+    start = f, g, convert(np.full(6, 0.5)), convert(y0)
+    whole = untuned.minimize(*start, **task, max_steps=8)
+    for steps in (2, 3, 5, 8):
+        path = tmp_path / "run"
+        resumed = untuned.minimize(*start, **task, max_steps=steps, checkpoint=path)
+    for ours, expected in ((resumed.x, whole.x), (resumed.y, whole.y)):
+        np.testing.assert_array_equal(as_numpy(ours), as_numpy(expected))
 
 
 SCRIPT = """

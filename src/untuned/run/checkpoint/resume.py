@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from untuned.data.batches import Data
-from untuned.ops import Scalar, Tree
+from untuned.ops import Ops, Scalar, Tree
 from untuned.problem.build import Problem
-from untuned.run import stopping
+from untuned.problem.derivatives import Counts
 from untuned.run.checkpoint import storage
 from untuned.run.checkpoint.data_digest import data_digest
 from untuned.run.checkpoint.storage import fingerprint
 from untuned.run.result import COLUMNS, History
-from untuned.run.state import Position, arrays_of, carry_of, position_of, totals_of
-from untuned.util import lock
+from untuned.run.steps import Carry, Position
+from untuned.solvers.base import CONVERGED, GO_ON
+from untuned.util import lock, threads
 from untuned.util.wording import brief
 
 SAVE_SHARE = 20  # saving may take one part in so many of the time since the last save
@@ -31,8 +32,8 @@ DIGESTS = ("x0", "y0", "data")  # what is known of them is a digest
 HISTORY = "history "  # before the names of the history's columns
 
 
-def only_user(path: Path) -> AbstractContextManager:
-    """Hold a checkpoint for one run; another on the same path is refused."""
+def only_user(path: Path) -> AbstractContextManager[Path]:
+    """Hold a checkpoint for one run, with a temporary name for it; another run is refused."""
     return lock.held(
         path,
         f"The checkpoint {path} is in use by another run; wait until it ends, or give another "
@@ -43,8 +44,12 @@ def only_user(path: Path) -> AbstractContextManager:
 class Saver:
     """Keeps a run's position, history and clock in the checkpoint at `path`."""
 
-    def __init__(self, problem: Problem, solver: Any, seed: int, eval_every: int, path: Path):
+    def __init__(
+        self, problem: Problem, solver: Any, seed: int, eval_every: int, path: Path,
+        private: Path | None,
+    ):  # fmt: skip
         self.problem, self.eval_every, self.path = problem, eval_every, path
+        self.private = private
         self.identity = identity(problem, solver, seed)
         self.probe: list[float] = []
         self.last_save, self.save_seconds = -math.inf, 0.0
@@ -57,20 +62,21 @@ class Saver:
         probed, saved_tol = notes.pop("probe", None), notes.pop("tol", None)
         rows = arrays.get(HISTORY + "step", np.zeros(0)).size
         empty = {HISTORY + name: np.zeros(rows, each.dtype) for name, each in History().items()}
-        check_same_layout(self.path, arrays, arrays_of(self.problem.ops, start.carry) | empty)
+        check_same_layout(self.path, arrays, _arrays_of(self.problem.ops, start.carry) | empty)
         check_same_layout(self.path, notes, self._notes(start, History(spacing=1), 0.0))
         self.probe = probe(self.problem)  # compiled, so only after all else is right
         check_same_functions(self.path, probed, self.probe, self.problem.dtype)
+        threads.use(notes["threads"])
         columns = {name: arrays.pop(HISTORY + name).tolist() for name in COLUMNS}
         if columns["step"] and columns["step"][-1] % max(1, notes["spacing"]):
             # The record of where it ended, between two that are due: made anew if it ends there.
             columns = {name: column[:-1] for name, column in columns.items()}
         stride = max(1, notes["spacing"] // max(1, notes["eval_every"]))
-        carry = carry_of(self.problem.ops, arrays, start.carry)
-        if saved_tol != tol and int(carry.halt) == stopping.CONVERGED:
-            carry = carry._replace(halt=self.problem.ops.counter(stopping.GO_ON))
+        carry = _carry_of(self.problem.ops, arrays, start.carry)
+        if saved_tol != tol and int(carry.halt) == CONVERGED:
+            carry = carry._replace(halt=self.problem.ops.counter(GO_ON))
         history = History(columns, stride * self.eval_every)
-        return position_of(carry, notes), history, notes["seconds"]
+        return _position_of(carry, notes), history, notes["seconds"]
 
     def is_due(self) -> bool:
         """Whether enough time has passed since the last save."""
@@ -88,10 +94,10 @@ class Saver:
         notes = self._notes(now, history, seconds)
         notes |= {"run": self.identity, "probe": self.probe, "tol": tol}
         ops = self.problem.ops
-        arrays = arrays_of(ops, now.carry)
+        arrays = _arrays_of(ops, now.carry)
         try:
             if ops.is_main_process(self.problem.y0):
-                storage.save(self.path, arrays | columns, notes)
+                storage.save(self.path, arrays | columns, notes, self.private)
         except OSError as error:
             warnings.warn(
                 f"The checkpoint {self.path} could not be saved at step {now.steps} "
@@ -108,7 +114,38 @@ class Saver:
             "eval_every": self.eval_every,
             "spacing": history.spacing,
             "seconds": seconds,
-        } | totals_of(now)
+            "threads": threads.count(),
+        } | _totals_of(now)
+
+
+def _arrays_of(ops: Ops, carry: Carry) -> dict[str, np.ndarray]:
+    """The carry as arrays by name, for a file; all processes of a run call this together."""
+    return dict(zip(ops.paths(carry), ops.to_host(carry), strict=True))
+
+
+def _carry_of(ops: Ops, arrays: Mapping[str, np.ndarray], like: Carry) -> Carry:
+    """The carry that `_arrays_of` turned into `arrays`, laid out like another one."""
+    return ops.from_host([arrays[path] for path in ops.paths(like)], like)
+
+
+def _totals_of(now: Position) -> dict[str, Any]:
+    """The totals of a position, for a file."""
+    return {
+        "steps": now.steps,
+        "cap_hits": now.cap_hits,
+        "indefinite": now.indefinite,
+        "drawn": list(now.drawn),
+        "counts": now.counts._asdict(),
+    }
+
+
+def _position_of(carry: Carry, totals: Mapping[str, Any]) -> Position:
+    """The position that `_totals_of` turned into `totals`."""
+    inner, outer = totals["drawn"]
+    return Position(
+        carry, totals["steps"], totals["cap_hits"], totals["indefinite"], (inner, outer),
+        Counts(**totals["counts"]),
+    )  # fmt: skip
 
 
 def identity(problem: Problem, solver: Any, seed: int) -> dict[str, Any]:

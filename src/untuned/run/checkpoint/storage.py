@@ -20,14 +20,20 @@ from untuned.util.wording import brief, reason
 FORMAT = "untuned checkpoint 1"
 
 
-def save(path: Path, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> None:
-    """Write arrays and notes (what JSON can hold) to `path`, atomically and durably."""
+def save(
+    path: Path, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any],
+    private: Path | None = None,
+) -> None:  # fmt: skip
+    """Write arrays and notes (what JSON can hold) to `path`, atomically and durably.
+
+    `private` is the temporary name of whoever holds the path.
+    """
     from safetensors.numpy import save as to_bytes
 
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(notes, sort_keys=True)
     header = {"format": FORMAT, "notes": text, "digest": _digest(plain, text)}
-    put(path, path.with_name(path.name + ".partial"), to_bytes(plain, header))
+    put(path, to_bytes(plain, header), private)
 
 
 def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
