@@ -96,7 +96,7 @@ def main() -> None:
                         taken[side].append(measure(data, *how))
             least = {side: min(times[part] for times in values) for side, values in taken.items()}
             for side in list(sides)[::2]:
-                target = (1.5 if count else 1.05) if side == "chosen" else None
+                target = (1.2 if count else 1.05) if side == "chosen" else None
                 detail = f"{least[side]:.2f} s / {least['one']:.2f} s"
                 rows.append(Row(f"{side}: {name}", target, least[side] / least["one"], "", detail))
     print(table(rows))

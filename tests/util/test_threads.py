@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -114,18 +116,83 @@ def test_set_inside_and_as_before_outside():
         assert blas_threads() == before
 
 
-def test_a_library_that_comes_with_a_new_module_is_seen(monkeypatch):
-    """Libraries are looked for again where modules have come, and only there."""
-    with threads.limited(0):
-        pass
-    found = threads._blas.cache_info().misses
-    with threads.limited(0):
-        pass
-    assert threads._blas.cache_info().misses == found
-    monkeypatch.setitem(sys.modules, "brought_a_library", threads)
-    with threads.limited(0):
-        pass
-    assert threads._blas.cache_info().misses == found + 1
+class Library:
+    """One that may be loaded later: stands for what threadpoolctl finds."""
+
+    def __init__(self, threads):
+        self.threads = threads
+
+    def select(self, user_api):
+        return self if user_api == "blas" else ThreadpoolController().select(user_api=user_api)
+
+    def info(self):
+        return [{"prefix": "later", "num_threads": self.threads}]
+
+    def limit(self, limits):
+        before, self.threads = self.threads, limits["later"]
+        return SimpleNamespace(restore_original_limits=lambda: setattr(self, "threads", before))
+
+
+def test_a_library_that_comes_with_a_new_module_is_limited_too(monkeypatch):
+    """It is looked for where modules have come, and gets what the outermost has said."""
+    later, found = Library(4), []
+    with threadpool_limits(2, user_api="blas"), threads.limited(0):
+        monkeypatch.setattr(threads, "_libraries", lambda modules: found.append(modules) or later)
+        monkeypatch.setitem(sys.modules, "brought_a_library", threads)
+        with threads.limited(LARGE):
+            assert later.threads == 1
+        assert later.threads == 1  # as the outermost goes on
+    assert later.threads == 4
+    assert set(found) == {len(sys.modules)}
+
+
+def test_openmp_is_limited_in_the_thread_that_asks():
+    def own():
+        return {
+            part["num_threads"] for part in ThreadpoolController().select(user_api="openmp").info()
+        }
+
+    with threadpool_limits(2, user_api="openmp"):
+        before, others = own(), []
+        with threads.limited(0), ThreadPoolExecutor(1) as pool:
+            assert own() == {1}
+
+            def another():
+                with threadpool_limits(2, user_api="openmp"), threads.limited(0):
+                    others.append(own())
+                others.append(own())
+
+            pool.submit(another).result()
+        assert own() == before == {2}
+        assert others[0] == {1}
+
+
+@pytest.mark.parametrize("began", [1, 2])
+def test_a_run_goes_on_with_the_threads_it_began_with(began, monkeypatch, tmp_path):
+    """Sums of many numbers have other last digits with other threads."""
+    monkeypatch.setattr(threads, "allowed", lambda: 2)
+    torch = pytest.importorskip("torch")
+    rows, seen = torch.randn(300, 10**4, generator=torch.Generator().manual_seed(0)), []
+
+    def inner(x, y, batch):
+        seen.append(torch.get_num_threads())
+        return ((y - x) ** 2).sum() + 1e-6 * batch.sum() * y.sum()
+
+    def go(free, steps, path=None):
+        monkeypatch.setattr(threads, "_free", lambda: free)
+        zeros = torch.zeros(2)
+        return untuned.minimize(
+            lambda x, y: ((y - 1.0) ** 2).sum(), inner, zeros, zeros, inner_data=rows,
+            method="s-tfbo", max_steps=steps, checkpoint=path,
+        ).x  # fmt: skip
+
+    with threadpool_limits(2):
+        whole = go(began, 20)
+        assert seen[-1] == began
+        go(began, 10, tmp_path / "run")
+        assert torch.equal(go(3 - began, 20, tmp_path / "run"), whole)
+        assert seen[-1] == began
+        assert torch.get_num_threads() == 2
 
 
 @pytest.mark.usefixtures("many_cores")
@@ -157,8 +224,8 @@ def test_the_last_to_leave_resets():
     ids=lambda part: type(part).__name__,
 )
 def test_estimators_fit_and_predict_small_tables_on_one(monkeypatch, model, calls):
-    given, was = [], threads._set
-    monkeypatch.setattr(threads, "_set", lambda count: given.append(count) or was(count))
+    given, was = [], threads.suited_to
+    monkeypatch.setattr(threads, "suited_to", lambda n: given.append(was(n)) or given[-1])
     X, y = load_iris(return_X_y=True)
     model.fit(X, y)
     for name in calls:

@@ -10,6 +10,7 @@ from scipy.sparse import issparse, vstack
 from untuned.commands.job import Job
 from untuned.run.result import Result
 from untuned.tables.decisions import Decisions
+from untuned.util import threads
 
 NAMES = ("linear", "neighbours", "trees")  # judges that a second round may ask for by name
 LEAST_SHARE = 0.05  # of what is said; who had less is not asked again
@@ -107,7 +108,8 @@ def of_numbers(job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any) 
     """By how far the predictions of regressors are off."""
     from untuned.estimators.cleaning import numbers
 
-    found = numbers.judge(X, y, X_trusted, y_trusted, seed=job.seed)
+    with threads.limited(X.size):
+        found = numbers.judge(X, y, X_trusted, y_trusted, seed=job.seed)
     suggested = np.where(found.quality < 0.5, found.predicted, y)
     return Verdicts(
         found.quality, suggested, found.quality, found.issues, found.noise_rate, found.heard,

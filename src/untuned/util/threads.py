@@ -1,10 +1,10 @@
-"""How many threads BLAS gets: as many as the work is worth and the machine has free.
+"""How many threads BLAS and OpenMP get: as many as the work is worth and the machine has free.
 
-A thread that has nothing to run on makes all others wait for it, and BLAS threads wait by spinning:
-a fit of 8,000 x 86 numbers was seen to take twenty times the processor time of one thread while two
-other processes were busy. So small work gets one thread, and larger work no more than the cores
-that this process may use (affinity, the quota of its control group, OMP_NUM_THREADS) and that are
-free at the time.
+A thread that has nothing to run on makes all others wait for it, and they wait by spinning. Beside
+busy processes a fit of 5,000 x 50 numbers would take twice the processor time of one thread, and a
+run on torch of 40,000 x 200 six times. So small work gets one thread, and larger work no more than
+the cores that this process may use (affinity, the quota of its control group, OMP_NUM_THREADS) and
+that are free at the time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ Method = TypeVar("Method", bound=Callable)
 
 _lock = threading.Lock()
 _users = 0  # BLAS has one setting for a process: the first to come sets it, the last resets it
-_before: Any = None
+_threads = 1  # what the first has set
+_known = 0  # modules when it was last set
+_before: list[Any] = []  # how to reset it
 
 
 def suited_to(entries: float) -> int:
     """The threads for products that go through so many numbers."""
-    worth = int(entries / PER_THREAD)
-    return 1 if worth < 2 else max(1, min(worth, allowed(), _free()))
+    worth = entries / PER_THREAD
+    return 1 if worth < 2 else max(1, int(min(worth, allowed(), _free())))
 
 
 def allowed(root: Path = Path("/")) -> int:
@@ -49,22 +51,50 @@ def allowed(root: Path = Path("/")) -> int:
 
 @contextmanager
 def limited(entries: float) -> Iterator[None]:
-    """Inside, BLAS has the threads for products of that many numbers, and never more than before.
+    """Inside there are threads for products of that many numbers, and never more than before.
 
-    Only the outermost of several has a say, since it knows the whole work.
+    Only the outermost of several has a say, since it knows the whole work. The setting of BLAS
+    belongs to the process, and that of OpenMP to each thread that starts others.
     """
-    global _users, _before
+    global _users, _threads
     with _lock:
+        if _users == 0:
+            _threads = suited_to(entries)
         _users += 1
-        if _users == 1:
-            _before = _set(suited_to(entries))
+        _limit_blas()
+    openmp = _limit("openmp", _threads)
     try:
         yield
     finally:
+        openmp.restore_original_limits()
         with _lock:
             _users -= 1
-            if _users == 0:
-                _before.restore_original_limits()
+            while _before and _users == 0:
+                _before.pop().restore_original_limits()
+
+
+def count() -> int:
+    """The most threads of any library now, on which the last digits of sums depend."""
+    return max((part["num_threads"] for part in _libraries(len(sys.modules)).info()), default=1)
+
+
+def use(threads: int) -> None:
+    """Set the threads of whoever is inside `limited`, so that a run goes on as it began."""
+    _libraries(len(sys.modules)).limit(limits=min(threads, allowed()))
+
+
+def _limit_blas() -> None:
+    """Limit the libraries of BLAS, among them those that came with modules since the last time."""
+    global _known
+    if not _before or _known != len(sys.modules):
+        _before.append(_limit("blas", _threads))
+        _known = len(sys.modules)
+
+
+def _limit(api: str, threads: int) -> Any:
+    libraries = _libraries(len(sys.modules)).select(user_api=api)
+    most = {part["prefix"]: min(threads, part["num_threads"]) for part in libraries.info()}
+    return libraries.limit(limits=most)
 
 
 @contextmanager
@@ -92,20 +122,14 @@ def by_rows(method: Method) -> Method:
     return called  # type: ignore[return-value]
 
 
-def _set(threads: int) -> Any:
-    blas = _blas(len(sys.modules))
-    most = {part["prefix"]: min(threads, part["num_threads"]) for part in blas.info()}
-    return blas.limit(limits=most)
-
-
 @functools.lru_cache(maxsize=1)
-def _blas(modules: int) -> Any:
+def _libraries(modules: int) -> Any:
     """The libraries in this process. To look for them takes milliseconds, and only another module
     brings another one: so only where the number of modules has changed."""
     # Imported here, since `import untuned` is to stay light.
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController().select(user_api="blas")
+    return ThreadpoolController()
 
 
 def _affinity() -> int:
