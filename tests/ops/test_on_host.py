@@ -15,7 +15,7 @@ from untuned.ops.cache import reusable
 from untuned.ops.jax_on_host import OnHost, fits, operations
 from untuned.problem.build import build
 from untuned.problem.derivatives import OnRows
-from untuned.run import on_host
+from untuned.run import backend
 from untuned.util import watch
 
 RNG = np.random.default_rng(0)
@@ -123,11 +123,15 @@ def quadratic(tree=lambda leaf: leaf, leaf=lambda tree: tree):
     return f, g, tree(jnp.zeros(3)), tree(jnp.zeros(3))
 
 
+def chosen(problem, name, **hyperparameters):
+    return backend.chosen(problem, untuned.solvers.get(name)(**hyperparameters), 0)
+
+
 def test_auto_runs_there_and_small_loops_do_not():
     problem = build(*quadratic())
-    assert isinstance(on_host.moved(problem, untuned.solvers.get("auto")()).ops, OnHost)
+    assert isinstance(chosen(problem, "auto").ops, OnHost)
     for name in ("d-tfbo", "s-tfbo"):
-        assert on_host.moved(problem, untuned.solvers.get(name)()) is problem
+        assert chosen(problem, name) is problem
 
 
 @reusable
@@ -142,19 +146,19 @@ def promised_g(x, y):
 
 def test_reusable_functions_are_there_only_where_compiled_loops_save_nothing(monkeypatch):
     problem = build(promised_f, promised_g, jnp.zeros(3), jnp.zeros(3))
-    auto = untuned.solvers.get("auto")()
-    assert on_host.moved(problem, auto) is problem
-    monkeypatch.setattr(on_host, "SAVES_NOTHING", 0.0)
-    assert isinstance(on_host.moved(problem, auto).ops, OnHost)
+    assert chosen(problem, "d-tfbo") is problem
+    monkeypatch.setattr(backend, "SAVES_NOTHING", 0.0)
+    monkeypatch.setattr(backend, "LONG_STEP", 0.0)
+    assert isinstance(chosen(problem, "d-tfbo").ops, OnHost)
 
 
 @pytest.mark.parametrize("name", ["ttsa", "mrbo", "sustain"])
 def test_a_loop_for_v_alone_is_a_loop_too(name, monkeypatch):
-    problem, method = build(*quadratic()), untuned.solvers.get(name)
-    monkeypatch.setattr(on_host, "WORTH_A_CALL", 0.0)
-    monkeypatch.setattr(on_host, "LONG_STEP", 0.0)
-    assert isinstance(on_host.moved(problem, method(linear_steps=50)).ops, OnHost)
-    assert on_host.moved(problem, untuned.solvers.get("soba")()) is problem
+    problem = build(*quadratic())
+    monkeypatch.setattr(backend, "WORTH_A_CALL", 0.0)
+    monkeypatch.setattr(backend, "LONG_STEP", 0.0)
+    assert isinstance(chosen(problem, name, linear_steps=50).ops, OnHost)
+    assert chosen(problem, "soba") is problem
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from untuned.ops.torch_rows import operations
 from untuned.ops.torch_rows.operations import OnRows
 from untuned.ops.torch_rows.products import Rows
 from untuned.problem.derivatives import on_rows
-from untuned.run import on_host
+from untuned.run import backend
 
 COUNT, COLUMNS = 60, 7
 functional = torch.nn.functional
@@ -248,7 +248,7 @@ def test_a_run_ends_where_it_does_on_torch_alone(monkeypatch):
     monkeypatch.setattr(operations, "Split", lambda *given: used.append(1) or split(*given))
     alone = untuned.minimize(**task, tol=1e-6)
     assert not used  # so few rows are left to torch
-    monkeypatch.setattr(on_host, "WORTH_KEEPING", 1)
+    monkeypatch.setattr(backend, "WORTH_KEEPING", 1)
     kept = untuned.minimize(**task, tol=1e-6)
     assert used
     assert kept.status == alone.status == "converged"
@@ -256,7 +256,7 @@ def test_a_run_ends_where_it_does_on_torch_alone(monkeypatch):
 
 
 def test_a_resumed_run_is_the_run_that_was_not_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(on_host, "WORTH_KEEPING", 1)
+    monkeypatch.setattr(backend, "WORTH_KEEPING", 1)
     task = {
         "outer": lambda x, y, rows: ((rows[0] @ y - rows[1]) ** 2).mean(), "inner": squares,
         "x0": torch.full((COLUMNS,), -2.0, dtype=torch.float64),

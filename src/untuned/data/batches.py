@@ -13,17 +13,12 @@ from untuned.ops import Ops, Scalar, Tree
 class Data(NamedTuple):
     """The rows of each side a run works on, as arrays of its library; None where there are none.
 
-    For methods that use them (run/stages.py): `pilot` are a few random rows of the inner side, and
-    `held_out` rows of the outer side that are not in `outer`. Where `inner` is a sample on trial,
-    `whole` are all rows of the inner side and `unseen` as many of them outside the sample.
+    `sample` are a few random rows of the inner side, for methods that run on the host.
     """
 
     inner: Tree = None
     outer: Tree = None
-    pilot: Tree = None
-    held_out: Tree = None
-    whole: Tree = None
-    unseen: Tree = None
+    sample: Tree = None
 
 
 class Batch(NamedTuple):

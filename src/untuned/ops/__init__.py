@@ -63,6 +63,10 @@ class Ops(Protocol):
     def equal(self, a: Tree, b: Tree, /) -> Scalar:
         """Whether every entry is the same number."""
 
+    def in_order(self, tree: Tree, /) -> Tree:
+        """The tree with every array row by row in memory, as a file gives it back: sums are made
+        in the order of the memory, so another order would be other bits."""
+
     def take(self, tree: Tree, indices: Any, /) -> Tree:
         """The rows `indices` of every leaf."""
 

@@ -92,6 +92,10 @@ def equal(a: Tree, b: Tree, /) -> Scalar:
     return jnp.all(jnp.stack(jax.tree.leaves(same)))
 
 
+def in_order(tree: Tree, /) -> Tree:
+    return tree
+
+
 def take(tree: Tree, indices: Any, /) -> Tree:
     # The indices come from our own stream: no bounds need checking.
     rows = jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)

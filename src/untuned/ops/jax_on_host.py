@@ -75,20 +75,23 @@ class OnHost:
 
     def value_and_grads(self, fn: Any, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tree]:
         result, (in_x, in_y) = self._call("value_and_grads", fn, x, y)
-        return float(result), _in_numpy(in_x), _in_numpy(in_y)
+        return float(result), self._out(in_x), self._out(in_y)
 
     def grad_y(self, fn: Any, x: Tree, y: Tree, /) -> Tree:
-        return _in_numpy(self._call("grad_y", fn, x, y))
+        return self._out(self._call("grad_y", fn, x, y))
 
     def value_and_grad_y(self, fn: Any, x: Tree, y: Tree, /) -> tuple[Scalar, Tree]:
         result, in_y = self._call("value_and_grad_y", fn, x, y)
-        return float(result), _in_numpy(in_y)
+        return float(result), self._out(in_y)
 
     def products(self, fn: Any, x: Tree, y: Tree, /) -> Callable:
-        return lambda v, wrt: _in_numpy(self._call("along " + wrt, fn, x, y, v))
+        return lambda v, wrt: self._out(self._call("along " + wrt, fn, x, y, v))
 
     def linearize(self, fn: Any, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
         return self.grad_y(fn, x, y), self.products(fn, x, y)
+
+    def _out(self, tree: Tree) -> Tree:
+        return _in_numpy(tree)
 
     def hessian(self, fn: Any, x: Tree, y: Tree, /) -> Any:
         # On many rows the columns take long: a few at a time, and between them a look at the clock.
@@ -186,6 +189,42 @@ class OnHost:
         return host.tree_map(
             lambda leaf: base.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, tree
         )
+
+
+class OnDevices(OnHost):
+    """The same with variables that stay arrays of JAX, on other devices or spread over several."""
+
+    _HOST = (
+        "scalar", "counter", "floor", "maximum", "hypot", "isfinite", "logical_not", "cast",
+        "where", "cond", "while_loop", "scan", "was_cut", "number", "compile",
+    )  # fmt: skip
+
+    def __init__(self, effort: str):
+        super().__init__(effort)
+        for name in self._HOST:
+            setattr(self, name, getattr(eager, name))
+
+    def __getattr__(self, name: str) -> Any:
+        found = self.__dict__[name] = getattr(base, name)
+        return found
+
+    def dot(self, a: Tree, b: Tree, /) -> Scalar:
+        return float(base.dot(a, b))
+
+    def norm(self, tree: Tree, /) -> Scalar:
+        return float(base.norm(tree))
+
+    def equal(self, a: Tree, b: Tree, /) -> Scalar:
+        return bool(base.equal(a, b))
+
+    def hessian(self, fn: Any, x: Tree, y: Tree, /) -> Any:
+        return base.hessian(fn, x, y)
+
+    def _hessian_price(self, fn: Any, x: Tree, y: Tree) -> float:
+        return base.hessian_price(fn, x, y)
+
+    def _out(self, tree: Tree) -> Tree:
+        return tree
 
 
 def fits(*trees: Tree) -> bool:

@@ -116,6 +116,12 @@ def equal(a: Tree, b: Tree, /) -> Scalar:
     return all(np.array_equal(ai, bi) for ai, bi in pairs)
 
 
+def in_order(tree: Tree, /) -> Tree:
+    return optree.tree_map(
+        lambda a: np.asarray(a, order="C") if isinstance(a, np.ndarray) else a, tree
+    )
+
+
 def take(tree: Tree, indices: Any, /) -> Tree:
     return tree_map(lambda leaf: leaf[indices], tree)
 

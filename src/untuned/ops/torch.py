@@ -99,6 +99,12 @@ def equal(a: Tree, b: Tree, /) -> Scalar:
     return all(torch.equal(ai, bi) for ai, bi in pairs)
 
 
+def in_order(tree: Tree, /) -> Tree:
+    if all(leaf.is_contiguous() for leaf in optree.tree_leaves(tree) if hasattr(leaf, "stride")):
+        return tree  # asked in each step, and nearly always so
+    return optree.tree_map(lambda a: a.contiguous() if hasattr(a, "stride") else a, tree)
+
+
 def take(tree: Tree, indices: Any, /) -> Tree:
     rows = torch.as_tensor(indices)
     return tree_map(lambda leaf: leaf.index_select(0, rows.to(leaf.device)), tree)

@@ -1,7 +1,7 @@
 """Derivatives that are zero and cost nothing, for what is left of a step that was cut.
 
 Where a limit of time ends the loops of a step, the lines after them still ask for a gradient or
-two. The run leaves such a step out (run/chunks.py), so nobody uses what they get; to evaluate it
+two. The run leaves such a step out (run/steps.py), so nobody uses what they get; to evaluate it
 would only make the run later.
 """
 

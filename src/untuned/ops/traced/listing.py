@@ -63,7 +63,6 @@ class Reader:
         self.scaled: dict[int, tuple[int, int]] = {}  # a factor and a base, see tangents
         self.sparse: dict[int, sparse_rows.SparseRows] = {}  # by the place of the rows
         self.products: dict[int, regrouping.Product] = {}
-        self.affine: dict[int, regrouping.Affine] = {}
         self.made: dict[int, tuple[str, tuple[int, ...]]] = {}  # by which operation, of what
         self.lasting: set[int] = set()  # what is worth its memory as long as the rows stay
         self._given: set[int] = set()  # the vectors themselves, or parts of them
@@ -109,20 +108,11 @@ class Reader:
         """Whether it is the vectors themselves, or parts of them."""
         return place in self._given
 
-    def thin(self, place: int) -> int:
-        """What was spread to a place, with axes of length one; the place itself otherwise."""
-        return self.narrow.get(place, place)
-
     def note_transposed(self, base: int, turned: int, order: tuple[int, ...]) -> None:
         """Remember a product of rows whose axes were put into another order."""
         product = self.products.get(base)
         if product is not None:
             self.products[turned] = product._replace(rows=order.index(product.rows))
-
-    def lasts(self, place: int) -> int:
-        """The place, whose array is to stay as long as the rows do."""
-        self.lasting.add(place)
-        return place
 
     def one(self, like: int) -> int:
         """The place of the number one, of the kind of another."""

@@ -1,13 +1,14 @@
 """Two passes over the rows as one product with a matrix that is made once, where that is the same.
 
-Where a function is quadratic in what it makes of the rows, as least squares are, its gradient is
-X^T (w * (X y - t)) and a product with its Hessian X^T (w * (X v)), with w and t of the rows alone:
+Where a function is quadratic in what it makes of the rows, as least squares are, a product with its
+Hessian is made by a matrix that depends on the rows alone:
 
-    X^T (w * (X y - t))  =  (X^T (w * X)) y  -  X^T (w * t)
+    X^T (w * (X v))  =  (X^T (w * X)) v
 
 The matrix takes the time of some products, a run makes hundreds, and the Hessian is a choice of its
-columns. Rounding is of the same size either way: that of |X^T| |w X| |y|. Values still take a pass,
-as there the difference of large numbers would be a small one.
+columns. Only what is linear in v is made so. A gradient X^T (X y - t) is small where y is good, and
+the difference (X^T X) y - X^T t of large numbers is not: columns with a mean far from zero would
+leave no digit of it.
 """
 
 from __future__ import annotations
@@ -43,26 +44,12 @@ class Product(NamedTuple):
     work: float
 
 
-class Affine(NamedTuple):
-    """A place as factor * base + offset, of which only the base, a Product, is not of the rows."""
-
-    factor: int
-    base: int
-    offset: int | None
-
-
 def note(reader: Reader, equation: Any, reads: tuple[int, ...], place: int, work: float) -> None:
-    """Remember what a place was made of, if it is a product of rows or affine in one."""
-    name = equation.primitive.name
-    if name == "dot_general":
+    """Remember what a place was made of, if it is rows times vectors of a derivative."""
+    if equation.primitive.name == "dot_general" and reader.is_tangent(place):
         product = _product_of(reader, equation, reads, work)
         if product is not None:
             reader.products[place] = product
-            reader.affine[place] = Affine(reader.one(place), place, None)
-    elif any(read in reader.affine for read in reads):
-        affine = _affine(reader, equation, reads)
-        if affine is not None and reader.shapes[affine.base] == reader.shapes[place]:
-            reader.affine[place] = affine
 
 
 def _is_fixed(reader: Reader, place: int) -> bool:
@@ -85,110 +72,40 @@ def _product_of(
     return Product(matrix, summed[side][0], vectors, summed[1 - side][0], rows, work)
 
 
-def _affine(reader: Reader, equation: Any, reads: tuple[int, ...]) -> Affine | None:
-    """The result of an operation, one of whose arguments is affine; None where it is not."""
-    name = equation.primitive.name
-    known = [reader.affine.get(place) for place in reads]
-    first = known[0]
-    if len(reads) == 1 and first is not None:
-        if name in tangents.SAME and reader.same_kind(reads[0], equation):
-            return first
-        return _scaled(reader, "neg", first) if name == "neg" else None
-    if len(reads) != 2:
-        return None
-    second = known[1]
-    if name in ("add", "add_any", "sub"):
-        sign = "sub" if name == "sub" else "add"
-        if first is not None and second is not None:
-            return _sum(reader, sign, first, second)
-        if first is not None and _is_fixed(reader, reads[1]):
-            offset = _added(reader, sign, first.offset, reader.thin(reads[1]))
-            return first._replace(offset=offset)
-        if second is not None and _is_fixed(reader, reads[0]):
-            turned = _scaled(reader, "neg", second) if sign == "sub" else second
-            return turned._replace(offset=_added(reader, "add", turned.offset, reads[0]))
-    if first is not None and name in ("mul", "div") and _is_fixed(reader, reads[1]):
-        return _scaled(reader, name, first, reader.thin(reads[1]))
-    if second is not None and name == "mul" and _is_fixed(reader, reads[0]):
-        return _scaled(reader, name, second, reader.thin(reads[0]))
-    return None
-
-
-def _scaled(reader: Reader, name: str, what: Affine, *by: int) -> Affine:
-    offset = None if what.offset is None else reader.apply(name, what.offset, *by)
-    return Affine(reader.apply(name, what.factor, *by), what.base, offset)
-
-
-def _sum(reader: Reader, sign: str, a: Affine, b: Affine) -> Affine | None:
-    if a.base != b.base:
-        return None
-    offset = a.offset if b.offset is None else _added(reader, sign, a.offset, b.offset)
-    return Affine(reader.apply(sign, a.factor, b.factor), a.base, offset)
-
-
-def _added(reader: Reader, sign: str, a: int | None, b: int) -> int:
-    if a is not None:
-        return reader.apply(sign, a, b)
-    return reader.apply("neg", b) if sign == "sub" else b
-
-
 def regrouped(
     reader: Reader, equation: Any, reads: tuple[int, ...], work: float, each: float
 ) -> int | None:
-    """The place of a product of rows with what is affine in another one, by a matrix made once.
+    """The place of a product of rows with another one, scaled, by a matrix made once.
 
     `work` and `each` are those of the product as it stands, with the scaling before it. The new one
-    counts as both passes that it is in place of: an evaluation with its value takes one still.
+    counts as both passes that it is in place of.
     """
     summed, together = equation.params["dimension_numbers"]
     if any(together) or len(summed[0]) != 1:
         return None
     for side in (0, 1):
-        what, rows = _parts(reader, reads[side]), reads[1 - side]
-        if what is None or not _is_fixed(reader, rows) or len(reader.shapes[rows]) != 2:
+        factor, base = reader.scaled.get(reads[side], (reader.one(reads[side]), reads[side]))
+        product, rows = reader.products.get(base), reads[1 - side]
+        if product is None or not _is_fixed(reader, rows) or len(reader.shapes[rows]) != 2:
             continue
-        product, axis = reader.products[what.base], summed[1 - side][0]
-        if summed[side][0] == product.rows and _is_worth_it(reader, what, product, rows, axis):
-            by, weight = _split(reader, what.factor)
+        axis = summed[1 - side][0]
+        if summed[side][0] == product.rows and _is_worth_it(
+            reader, factor, base, product, rows, axis
+        ):
+            by, weight = _split(reader, factor)
             dtype = equation.outvars[0].aval.dtype
             matrix = _matrix(reader, weight, product, rows, axis, dtype)
             place = _times(reader, equation, matrix, product, side, product.work + work, each)
-            place = reader.apply("mul", by, place)
-            if what.offset is None:
-                return place
-            fixed = _times_fixed(reader, equation, what.offset, rows, side)
-            return reader.apply("add", place, fixed)
+            return reader.apply("mul", by, place)
     return None
 
 
-def _times_fixed(reader: Reader, equation: Any, offset: int, rows: int, side: int) -> int:
-    """The place of the product with what depends on the rows alone, spread to its whole shape."""
-    summed, result = equation.params["dimension_numbers"][0], equation.outvars[0].aval
-    shape = equation.invars[side].aval.shape
-
-    def product(offset: Any, rows: Any) -> Any:
-        offset = np.broadcast_to(offset, shape)
-        return np.tensordot(*((offset, rows) if side == 0 else (rows, offset)), summed)
-
-    key = f"spread {side} {shape} {summed}"
-    reads = (offset, rows)
-    place = reader.emit("dot_general", product, reads, result.shape, key, 0, result.dtype)
-    return reader.lasts(place)
-
-
-def _parts(reader: Reader, place: int) -> Affine | None:
-    if place in reader.scaled:
-        factor, base = reader.scaled[place]
-        return Affine(factor, base, None) if base in reader.products else None
-    if place in reader.products:
-        return Affine(reader.one(place), place, None)
-    return reader.affine.get(place)
-
-
-def _is_worth_it(reader: Reader, what: Affine, product: Product, rows: int, axis: int) -> bool:
-    shape, axes = reader.shapes[what.factor], len(reader.shapes[what.base])
+def _is_worth_it(
+    reader: Reader, factor: int, base: int, product: Product, rows: int, axis: int
+) -> bool:  # fmt: skip
+    shape, axes = reader.shapes[factor], len(reader.shapes[base])
     shape = (1,) * (axes - len(shape)) + shape
-    if not _is_fixed(reader, what.factor):
+    if not _is_fixed(reader, factor):
         return False
     if any(length != 1 for k, length in enumerate(shape) if k != product.rows):
         return False  # it scales other entries of a row in another way
@@ -240,7 +157,8 @@ def _matrix(
         "dot_general", make, (weight, rows, product.matrix), shape,
         f"matrix {axis} {product.variables}", 0, dtype, size,
     )  # fmt: skip
-    return reader.lasts(place)
+    reader.lasting.add(place)
+    return place
 
 
 def _times(
