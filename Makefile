@@ -67,10 +67,10 @@ bench: .venv/installed-test
 	$(BIN)/python benchmarks/run_all.py
 
 # The tables of docs/results.md, from one run of everything; started again, it goes on.
-PAPER ?= paper
+RESULTS ?= results
 results: .venv/installed-test
-	$(BIN)/untuned reproduce all --quick --out $(PAPER)
-	$(BIN)/python benchmarks/results_page.py $(PAPER)
+	$(BIN)/untuned reproduce all --quick --out $(RESULTS)
+	$(BIN)/python benchmarks/results_page.py $(RESULTS)
 
 # Every method with 1, 2 and 4 processes, which takes minutes.
 scale: .venv/installed-test
@@ -84,13 +84,13 @@ scale: .venv/installed-test
 	touch $@
 
 # One pip call with torch pinned: an unpinned torch would bring gigabytes of GPU libraries.
-.venv/installed-test: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+.venv/installed-test: .venv/bin/python pyproject.toml paper/pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]' --editable ./paper
 	touch $@
 
-.venv-floors/installed: pyproject.toml .ci/floors.txt
+.venv-floors/installed: pyproject.toml paper/pyproject.toml .ci/floors.txt
 	$(PYTHON) -m venv --clear .venv-floors
-	.venv-floors/bin/pip install --quiet --constraint .ci/floors.txt --editable '.[test]'
+	.venv-floors/bin/pip install --quiet --constraint .ci/floors.txt --editable '.[test]' --editable ./paper
 	touch $@
 
 .venv/installed-audit .venv/installed-fuzz: .venv/installed-%: .venv/installed-test

@@ -3,7 +3,7 @@
 from benchopt import BaseObjective
 from benchopt.stopping_criterion import NoCriterion
 
-from untuned.experiments.comparison import measurement
+from untuned_paper.comparison import measurement
 
 
 class Objective(BaseObjective):

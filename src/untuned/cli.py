@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -10,8 +12,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from untuned.experiments.reproduce import RECIPES
-from untuned.experiments.reproduce import run as recipe
 from untuned.util import wording
 
 STOPPED = 130  # what typer makes of Ctrl-C
@@ -249,7 +249,9 @@ def methods() -> None:
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(RECIPES))}.")],
+    name: Annotated[
+        str, typer.Argument(help="One of all, figure1, figure2, table1, table2, theory, tuning.")
+    ],
     out: Out = Path("untuned-reproduce"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, shorter runs.")] = False,
     seed: Seed = 0,
@@ -271,7 +273,13 @@ def reproduce(
 
     `untuned reproduce table1 --tasks 5 --out memory`
     """
-    summary = recipe(
+    if importlib.util.find_spec("untuned_paper") is None:
+        raise ValueError(
+            "untuned reproduce needs the package untuned-paper, which is not installed; install "
+            "it with pip install 'untuned[paper]'."
+        )
+    recipes = importlib.import_module("untuned_paper.reproduce")
+    summary = recipes.run(
         name, out, quick, seed, max_seconds, method=method, problem=problem, full=full or None,
         tasks=tasks, seeds=seeds, preset=preset,
     )  # fmt: skip
@@ -283,6 +291,9 @@ def main() -> None:
 
     Ctrl-C ends with exit code 130, as in shells, and leaves nothing half-written.
     """
+    # Threads of OpenMP that wait are to sleep, since spinning takes time from those that work. It
+    # reads this when it is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # may know fewer letters than a table has
             stream.reconfigure(errors="backslashreplace")

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from reference import theorems
 from untuned.solvers import DTFBO, STFBO
-from untuned.theory import Constants, double_loop, paper_formulas, single_loop
+from untuned.theory import Constants, double_loop, single_loop
 from untuned.theory import constants as basics
+from untuned_paper.theory import paper_formulas
 
 ROUND = Constants(1, 1, 2, 1, 1, 1, 1, 2, 1, 0)  # small whole numbers, for arithmetic by hand
 

@@ -1,10 +1,10 @@
 from benchopt import BaseDataset
 
-from untuned.experiments.comparison import measurement
+from untuned_paper.comparison import measurement
 
 
 class Dataset(BaseDataset):
-    """A problem by its name in `untuned.experiments.problems.registry`."""
+    """A problem by its name in `untuned_paper.problems.registry`."""
 
     name = "problem"
     requirements = ["pip::untuned"]

@@ -1,7 +1,7 @@
 from benchopt import BaseSolver
 
 from untuned import solvers
-from untuned.experiments.comparison import grids, measurement
+from untuned_paper.comparison import grids, measurement
 
 
 class Solver(BaseSolver):

@@ -1,1 +1,0 @@
-"""Problems on real data, run by the command line."""
