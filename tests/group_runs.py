@@ -14,9 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -25,7 +23,6 @@ from torch import distributed
 import made_rows
 import untuned
 from made_rows import CLASSES, FEATURES
-from untuned.run import stages
 from untuned.solvers import DTFBO, SABA, SOBA
 
 ROWS = (37, 23)  # inner and outer ones
@@ -37,9 +34,7 @@ METHODS = {
     "saba": SABA(step_size=0.1, outer_ratio=5.0),
     "auto": "auto",
 }
-SIZES = {"all rows": None, "minibatches": (8, 5), "a sample first": None}
-# Of untuned.run.stages: half of these few rows are a sample, on trial where x has an entry per row.
-SAMPLES = {"LARGE": 0, "FEWEST_ROWS": 10, "GROWTH": 2}
+SIZES = {"all rows": None, "minibatches": (8, 5)}
 UNEVEN = {  # shares of the rows
     1: [1.0],
     2: [0.7, 0.3],
@@ -115,14 +110,12 @@ def run(problem, method, size, group=None, **options):
             x0 = {**x0, "weights": x0["weights"][parts[0]]}
             extra["sharded"] = {"shift": False, "weights": True}
     inner_data, outer_data = (tuple(torch.tensor(a) for a in side) for side in data)
-    sampled = patch.multiple(stages, **SAMPLES) if size == "a sample first" else nullcontext()
-    with sampled:
-        return untuned.minimize(
-            outer, inner, x0, torch.zeros(FEATURES, CLASSES, dtype=torch.float64),
-            inner_data=inner_data, outer_data=outer_data, method=METHODS[method],
-            batch_size=SIZES[size],
-            **({"max_steps": steps(method, size), "eval_every": 52} | extra | options),
-        )  # fmt: skip
+    return untuned.minimize(
+        outer, inner, x0, torch.zeros(FEATURES, CLASSES, dtype=torch.float64),
+        inner_data=inner_data, outer_data=outer_data, method=METHODS[method],
+        batch_size=SIZES[size],
+        **({"max_steps": steps(method, size), "eval_every": 52} | extra | options),
+    )  # fmt: skip
 
 
 def flat(x):
@@ -151,7 +144,6 @@ FEW = {  # by the number of processes: each method on all rows and on minibatche
         ("penalties", "saba", "minibatches"),
         ("penalties", "auto", "minibatches"),
         ("cleaning", "auto", "all rows"),
-        ("cleaning", "auto", "a sample first"),
         ("cleaning", "s-tfbo", "minibatches"),
     ],
     4: [

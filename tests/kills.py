@@ -63,7 +63,7 @@ def die_while_saving(place, save, share):
     def opened(path, *args, **kwargs):
         nonlocal saves
         file = plain_open(path, *args, **kwargs)
-        if not path.name.endswith(".partial"):
+        if not path.name.startswith(".untuned-"):
             return file
         saves += 1
         if saves == save and place == "before":

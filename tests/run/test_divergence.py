@@ -13,7 +13,7 @@ import torch
 import untuned
 from refusals import array, both_libraries, f, g, inf, minimize, nan
 from untuned.ops.cache import reusable
-from untuned.run import messages
+from untuned.run import ending
 from untuned.solvers import ABO, DTFBO, MAID, SOBA, STFBO, BiSLS
 
 MAX_STEPS = 30
@@ -288,13 +288,13 @@ def test_advice_after_a_divergence(solver, advice):
     columns = ("outer", "inner_grad_norm", "residual_norm", "hypergrad_norm", "inner")
     record = dict.fromkeys(columns, nan) | {"step": 3, "indefinite": 0}
     limits = {"tol": None, "max_steps": 9}
-    assert messages.sentence("diverged", record, 1.0, limits, "float64", solver).endswith(advice)
+    assert ending.sentence("diverged", record, 1.0, limits, "float64", solver).endswith(advice)
 
 
 def test_advice_where_a_cap_is_hit():
     record = {"step": 3, "indefinite": 0, "hypergrad_norm": 0.5, "cap_hits": 3}
     text = [
-        messages.sentence("cap_hit", record, 1.0, {"tol": None}, "float64", solver)
+        ending.sentence("cap_hit", record, 1.0, {"tol": None}, "float64", solver)
         for solver in (DTFBO(), MAID())
     ]
     assert "Raise cap, loosen c_y or c_v, or check" in text[0]

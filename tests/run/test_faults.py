@@ -1,6 +1,7 @@
 """What nights bring: kills, full disks, damaged files, Ctrl-C, raising callbacks, odd clocks."""
 
 import contextlib
+import os
 import resource
 import signal
 import subprocess
@@ -305,7 +306,7 @@ def test_ctrl_c_ends_a_command_and_leaves_nothing(tmp_path):
         [sys.executable, "-c", COMMAND, *arguments], cwd=tmp_path, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
-    while not (tmp_path / "deep" / "out.partial").exists():
+    while not list(tmp_path.glob("deep/.untuned-*/new")):
         assert process.poll() is None
         time.sleep(0.02)
     time.sleep(0.5)
@@ -358,7 +359,7 @@ def test_nan_from_some_step_on(library, role, method, tmp_path):
     again = minimize(library, **options, **start, checkpoint=path)
     assert (again.status, again.steps) == (first.status, first.steps)
     assert np.array_equal(again.x, first.x)
-    assert not list(tmp_path.glob("*.partial"))
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.long
@@ -417,10 +418,48 @@ def test_two_processes_on_one_checkpoint(tmp_path):
     assert f"ValueError: The checkpoint {path} is in use by another run" in found[0].stderr
 
 
-def test_a_lock_that_nobody_holds_holds_nobody_up(tmp_path):
-    (tmp_path / "run.lock").write_text("left by a process that was killed")
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from untuned.util import lock
+
+with lock.held(Path(sys.argv[1])) as private:
+    private.write_bytes(b"half a checkpoint")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.process
+def test_what_a_killed_process_left_holds_nobody_up(tmp_path):
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run")])
+    assert len(list(tmp_path.iterdir())) == 2  # the lock, and half a checkpoint
     assert go("torch", tmp_path / "run").status == "max_steps"
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+def test_files_beside_a_checkpoint_are_the_users(tmp_path):
+    """Also links, with names that are likely for a temporary file; and a link stays one."""
+    names = ("run.partial", "run.lock", "run.tmp", "target")
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "link").symlink_to("run")
+    go("torch", tmp_path / "link", max_steps=3)
+    assert (tmp_path / "link").is_symlink()
+    assert checkpoints.load(tmp_path / "run")[1]["steps"] == 3
+    assert {(tmp_path / name).read_text() for name in names} == {"mine"}
+
+
+@pytest.mark.parametrize("make", [
+    lambda path: path.symlink_to("target"), lambda path: path.mkdir(), os.mkfifo,
+    lambda path: path.write_text("mine"),
+])  # fmt: skip
+def test_a_lock_file_that_is_not_ours_is_refused(make, tmp_path):
+    (tmp_path / "target").write_text("mine")
+    make(tmp_path / "run.untuned-lock")
+    with refused("run.untuned-lock is not a lock file of untuned; move it away"):
+        go("torch", tmp_path / "run")
+    assert (tmp_path / "target").read_text() == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"target", "run.untuned-lock"}
 
 
 # Long runs

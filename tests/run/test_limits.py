@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import untuned
-from untuned.run import messages, on_host
+from untuned.run import backend, ending
 from untuned.run.checkpoint import resume
 from untuned.util import watch
 
@@ -142,7 +142,7 @@ def test_every_method_keeps_a_limit(library, name):
 
 def test_no_long_step_is_made_and_thrown_away(monkeypatch):
     """A compiled step of many evaluations is made once, in the run, whose clock sees it."""
-    monkeypatch.setattr(on_host, "moved", lambda problem, solver: problem)
+    monkeypatch.setattr(backend, "chosen", lambda problem, solver, seed: problem)
     naps: list[float] = []
     method = untuned.solvers.DTFBO(inner_steps=20, linear_steps=20)
     result = untuned.minimize(*sleepy("jax", naps), method=method, max_steps=1)
@@ -316,5 +316,5 @@ def test_a_shared_watch_stops_when_any_process_wants_to():
 
 
 def test_the_message_says_when_time_went_to_compiling():
-    assert messages.of_compilation(0.2, 3.0).startswith(" Compiling took 3.0 s")
-    assert messages.of_compilation(5.0, 3.0) == messages.of_compilation(0.1, 0.5) == ""
+    assert ending.of_compilation(0.2, 3.0).startswith(" Compiling took 3.0 s")
+    assert ending.of_compilation(5.0, 3.0) == ending.of_compilation(0.1, 0.5) == ""

@@ -9,6 +9,7 @@ import untuned
 from refusals import assert_one_sentence
 from untuned.solvers import DTFBO, STFBO
 from untuned.theory import Constants, double_loop, single_loop
+from untuned_paper.theory import trajectory
 
 GOOD = {
     "mu": 1.0, "L_f1": 1.0, "L_g1": 2.0, "L_g2": 1.0, "C_fx": 1.0, "C_fy": 1.0, "C_gxy": 1.0,
@@ -63,7 +64,7 @@ def test_steps_below_one(T):
     assert refusal(double_loop.p_prime, K, DTFBO(), T).startswith("T is ")
     assert refusal(single_loop.theorem_2, K, STFBO(), T).startswith("T is ")
     problem = untuned.theory.problems.known("gentle")
-    assert refusal(untuned.theory.trajectory.record, problem, STFBO(), T).startswith("T is ")
+    assert refusal(trajectory.record, problem, STFBO(), T).startswith("T is ")
 
 
 def test_methods_the_theorems_are_not_about():

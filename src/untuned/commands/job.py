@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned import solvers
-from untuned.run import settings
+from untuned.run import check_settings
 from untuned.tables import columns, files, labels, pixels, texts
 from untuned.tables.columns import Column, Feature, features
 from untuned.tables.files import Table
@@ -49,7 +49,7 @@ class Job:
                 "for example 60."
             )
         solver = solvers.get(self.method)()
-        settings.check(solver, 1, self.max_seconds, None, self.seed, None, None)
+        check_settings(solver, 1, self.max_seconds, None, self.seed, None, None)
 
     def estimator_options(self) -> dict[str, Any]:
         """The options that all our estimators take."""

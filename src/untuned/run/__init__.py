@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from untuned import solvers
 from untuned.ops import Tree
 from untuned.problem.build import Problem, Processes, build
-from untuned.run import on_host, settings
+from untuned.run import backend
 from untuned.run.checkpoint import resume
 from untuned.run.loop import Loop
 from untuned.run.result import Result, Snapshot
 from untuned.util import interrupts, threads
 from untuned.util.progress import Bar
+from untuned.util.wording import brief
 
 
 def minimize(
@@ -86,18 +90,18 @@ def minimize(
     'converged'
     """
     solver = solvers.get(method)() if isinstance(method, str) else method
-    settings.check(solver, max_steps, max_seconds, tol, seed, eval_every, callback)
+    check_settings(solver, max_steps, max_seconds, tol, seed, eval_every, callback)
     max_steps, seed = int(max_steps), int(seed)  # NumPy's whole numbers are welcome too
-    path = settings.checkpoint_path(checkpoint)
+    path = _checkpoint_path(checkpoint)
     problem = build(
         outer, inner, x0, y0, outer_data, inner_data, batch_size=batch_size,
         constraint=constraint, processes=Processes(group, sharded),
     )  # fmt: skip
-    settings.check_on_disk(solver, problem.on_disk)
+    _check_on_disk(solver, problem.on_disk)
     solver = solver.for_run(problem.rows, problem.batch_sizes, max_steps)
     with problem.precision():
         solver = solver.for_problem(problem.oracles, problem.x0, problem.y0, problem.sample)
-        problem = on_host.moved(problem, solver)
+        problem = backend.chosen(problem, solver, seed)
     limits = {
         "max_steps": max_steps,
         "max_seconds": None if max_seconds is None else float(max_seconds),
@@ -111,11 +115,11 @@ def minimize(
     with (
         problem.precision(),
         _threads(problem),
-        resume.only_user(path) if path and is_main else nullcontext(),
+        resume.only_user(path) if path and is_main else nullcontext() as private,
         interrupts.counted() as interrupted,
         Bar(progress and is_main, max_steps, solver.name) as bar,
     ):
-        run = Loop(problem, solver, limits, int(eval_every), seed, path)
+        run = Loop(problem, solver, limits, int(eval_every), seed, path, private)
         try:
             return run.result(run.loop(callback, bar, interrupted))
         finally:
@@ -123,10 +127,82 @@ def minimize(
 
 
 def _threads(problem: Problem) -> AbstractContextManager:
-    """The threads of BLAS, where NumPy computes; the other libraries have threads of their own."""
-    if on_host.evaluates_in_numpy(problem):
+    """The threads of BLAS and OpenMP; XLA has threads of its own, which wait without spinning."""
+    if backend.evaluates_in_numpy(problem):
         return threads.limited(0)  # as little work as is given to NumPy there
-    if problem.ops.name != "numpy":
-        return nullcontext()
+    if problem.ops.name != "numpy":  # what a user's function is worth cannot be told
+        return threads.limited(math.inf)
     o, x, y = problem.oracles, problem.x0, problem.y0
     return threads.limited_by_time(lambda: o.inner_grad(x, y, None))
+
+
+def check_settings(
+    solver: Any, max_steps: Any, max_seconds: Any, tol: Any, seed: Any, eval_every: Any,
+    callback: Any,
+) -> None:  # fmt: skip
+    """Refuse settings that make no sense, each in one sentence."""
+    if not isinstance(solver, solvers.Solver):
+        raise ValueError(
+            f"method={brief(solver)} is not a method; expected a name such as 'd-tfbo', or a "
+            "solver such as untuned.solvers.DTFBO()."
+        )
+    _check_whole("max_steps", max_steps, 1)
+    _check_whole("seed", seed, 0)
+    if eval_every is not None:
+        _check_whole("eval_every", eval_every, 1)
+    for name, value, example in (("max_seconds", max_seconds, 60.0), ("tol", tol, 1e-3)):
+        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 < float(value) < float("inf")):
+            raise ValueError(
+                f"{name}={brief(value)} is not usable; expected a number above zero, for example "
+                f"{name}={example}, or None."
+            )
+    if callback is not None and not callable(callback):
+        raise ValueError(
+            f"callback is a {type(callback).__name__}; expected a function of one snapshot."
+        )
+
+
+def _check_on_disk(solver: Any, on_disk: tuple) -> None:
+    """Refuse methods that need more than the rows of a batch where rows are on disk."""
+    needs_more = solver.needs_blocks or solver.needs_all_rows
+    if needs_more and any(side is not None for side in on_disk):
+        why = "fixed blocks of rows" if solver.needs_blocks else "all rows from time to time"
+        raise ValueError(
+            f"{solver.name} needs {why}, and rows on disk are read batch by batch; use 'auto' or "
+            "another method, or give arrays in memory."
+        )
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value < least:
+        raise ValueError(
+            f"{name}={brief(value)} is not usable; expected a whole number from {least} up, for "
+            f"example {name}={max(least, 10)}."
+        )
+
+
+def _checkpoint_path(checkpoint: Any) -> Path | None:
+    """Where to save, or None; the folder must be there."""
+    if checkpoint is None:
+        return None
+    if not isinstance(checkpoint, str | os.PathLike):
+        raise ValueError(
+            f"checkpoint={brief(checkpoint)} is not a path; expected the path of a "
+            "file in an existing folder."
+        )
+    path = Path(checkpoint)
+    if path.is_symlink():  # what is saved is what it leads to, and not the link
+        path = Path(os.path.realpath(path))
+    if path.is_dir():
+        what = "is a folder"
+    elif not path.parent.is_dir():
+        what = f"lies in {path.parent}, which is not an existing folder"
+    elif not os.access(path.parent, os.W_OK):
+        what = f"lies in {path.parent}, where nothing can be written"
+    else:
+        return path
+    raise ValueError(
+        f"checkpoint={str(path)!r} {what}; expected the path of a file in an existing folder."
+    )

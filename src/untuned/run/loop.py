@@ -15,10 +15,11 @@ from untuned.data.batches import Feed, gather, on_first
 from untuned.ops import Tree
 from untuned.ops.cache import compiled, name_of
 from untuned.problem.build import Problem
-from untuned.run import chunks, ending, on_host, stages, state, stopping
+from untuned.run import backend, ending, steps
 from untuned.run.checkpoint import resume
 from untuned.run.feeder import Feeder
 from untuned.run.result import History, Result, Snapshot, Status
+from untuned.solvers.base import CUT, DIVERGED, GO_ON
 from untuned.util import watch
 from untuned.util.progress import Bar
 
@@ -32,7 +33,7 @@ class Loop:
 
     def __init__(
         self, problem: Problem, solver: Any, limits: dict, eval_every: int, seed: int,
-        path: Path | None,
+        path: Path | None, private: Path | None,
     ):  # fmt: skip
         self.problem, self.solver, self.limits = problem, solver, limits
         self.eval_every, self.seed = eval_every, seed
@@ -40,18 +41,19 @@ class Loop:
         self.seconds = 0.0
         self.bad_inner_value = math.nan
         self.history = History(spacing=eval_every)
-        self.shares = stages.plan(problem, solver, seed)
         self.set_up_seconds = 0.0
         self.deadline = math.inf  # on the clock `seconds`; nearer by what watching g takes
         self.step_seconds = 0.0  # of the last chunk
         self.saves_inside = True  # of a first step that takes long
         self.interrupted: Callable[[], bool] = lambda: False
         self.around: watch.Watch | None = None  # of whoever calls `minimize`
-        self.saver = resume.Saver(problem, solver, seed, eval_every, path) if path else None
+        self.saver: resume.Saver | None = None
+        if path:
+            self.saver = resume.Saver(problem, solver, seed, eval_every, path, private)
         # All processes of a run resume, or none: one may be too late to find no file.
         found = self.saver is not None and self.saver.path.exists()
         resumed = problem.max_over_processes(float(found)) > 0
-        self.now = state.Position(self._start(in_one_piece=not resumed))
+        self.now = steps.Position(self._start(in_one_piece=not resumed))
         if self.saver and resumed:
             self.now, self.history, self.seconds = self.saver.load(self.now, limits["tol"])
         self.sound = self.now  # the last position at which g was seen to be finite
@@ -61,10 +63,8 @@ class Loop:
         """Compile the steps for the rows of the present stage."""
         elapsed = self._stopwatch()
         ops, o = self.problem.ops, self.problem.oracles
-        share = self.shares[self.now.stage]
-        data = self.data = stages.rows(self.problem, self.solver, self.seed, share)
-        function = chunks.make(self.problem, self.solver, self.limits["tol"])
-        now, feeder = self.now, self.feeder
+        now, feeder, data = self.now, self.feeder, self.problem.data
+        function = steps.chunk(self.problem, self.solver, self.limits["tol"])
         feed = feeder.make(now.steps, now.drawn, feeder.longest)
         arguments = (now.carry, data, feed, np.int32(0))
         name = self._name()
@@ -78,7 +78,7 @@ class Loop:
         self.chunk = compiled(ops, name and ("chunk", name), function, *arguments, effort=effort)
         # What the first step sets up does not count as the method's time. Its result is thrown
         # away, so where a step may take long no step is made and only the rest is set up.
-        one = ops.compiles and on_host.is_short(self.solver)
+        one = ops.compiles and backend.is_short(self.solver)
         ops.sync(self.chunk(*arguments[:3], np.int32(one)))
 
         def inner_value(x: Tree, y: Tree, data: Any, feed: Feed) -> Any:
@@ -96,7 +96,7 @@ class Loop:
         """Seconds spent compiling and setting up."""
         return self.set_up_seconds + self.problem.ops.compile_seconds()
 
-    def _start(self, in_one_piece: bool) -> state.Carry:
+    def _start(self, in_one_piece: bool) -> steps.Carry:
         """What the first step starts from, by one compiled function in place of many small ones.
 
         Not where a checkpoint is to be read: a wrong one is refused before anything is compiled.
@@ -104,9 +104,9 @@ class Loop:
         problem, solver, name = self.problem, self.solver, self._name()
         point = (problem.x0, problem.y0)
         if not in_one_piece:
-            return problem.ops.place_like(state.first(problem, solver, *point), point)
+            return problem.ops.place_like(steps.first(problem, solver, *point), point)
         start = compiled(
-            problem.ops, name and ("start", name), partial(state.first, problem, solver),
+            problem.ops, name and ("start", name), partial(steps.first, problem, solver),
             *point, effort="least",
         )  # fmt: skip
         return start(*point)
@@ -143,18 +143,17 @@ class Loop:
             size = max(1, min(2 * size, fitting, self.feeder.longest))
             if self.now.steps % self.eval_every == 0:
                 self._watch_inner()
-                self.history.append(state.record_of(self.now, self.seconds))
+                self.history.append(steps.record_of(self.now, self.seconds))
                 self._save(only_if_due=True)
                 if callback and self._report(callback):
                     status = "callback"
                     break
-            self._enter_next_stage()
             info = self.now.carry.info
             bar.update(self.now.steps, float(info.outer), float(info.hypergrad_norm))
         if self.now.steps > (self.history["step"][-1] if self.history.records else 0):
             if status != "diverged" and not self._watch_inner():
                 status = "diverged"
-            self.history.append(state.record_of(self.now, self.seconds))
+            self.history.append(steps.record_of(self.now, self.seconds))
         self._save()
         return status
 
@@ -171,17 +170,17 @@ class Loop:
             return late or (saves and self.saver is not None and self.saver.is_long_ago())
 
         with watch.over(is_over, self.problem.grouped):
-            carry = self.chunk(now.carry, self.data, feed, np.int32(count))
+            carry = self.chunk(now.carry, self.problem.data, feed, np.int32(count))
         feeder.draw_ahead(now.steps, now.drawn, count)  # while the device computes
         self.problem.ops.sync(carry)
         taken = self.problem.max_over_processes(elapsed())
         self.seconds += taken
-        self.now = state.after_chunk(now, carry)
-        if int(carry.halt) == stopping.CUT:
+        self.now = steps.after_chunk(now, carry)
+        if int(carry.halt) == CUT:
             # Where the saves of a first step find nothing new to save, they are in its way.
             at, before = carry.state, now.carry.state
             self.saves_inside = not self.problem.ops.equal((at.y, at.v), (before.y, before.v))
-            self.now = state.with_halt(self.problem, self.now, stopping.GO_ON)
+            self.now = steps.with_halt(self.problem, self.now, GO_ON)
         return taken
 
     def _may_save_inside(self) -> bool:
@@ -205,23 +204,6 @@ class Loop:
         start, compiling = time.perf_counter(), ops.compile_seconds()
         return lambda: time.perf_counter() - start - (ops.compile_seconds() - compiling)
 
-    def _enter_next_stage(self) -> None:
-        """Where a stage is over and more rows are left, go on with them."""
-        carry = self.now.carry
-        # The first step only looks around. A stage that ends with it had an unfit sample.
-        unfit = self.now.steps == 1
-        ends = (stopping.CONVERGED, stopping.STALLED) + unfit * (stopping.DIVERGED,)
-        if int(carry.halt) not in ends or self.now.stage == len(self.shares) - 1:
-            return
-        if unfit:
-            fresh = self._start(in_one_piece=True)._replace(info=carry.info)
-        else:
-            fresh = state.on_new_rows(self.problem, self.solver, carry)
-        fresh = self.problem.ops.place_like(fresh, self.problem.y0)
-        self.now = self.now._replace(carry=fresh, stage=self.now.stage + 1)
-        self.sound = self.now
-        self._compile()
-
     def _watch_inner(self) -> bool:
         """Is g itself finite where the next step would evaluate it? Asked at records only.
 
@@ -230,21 +212,21 @@ class Loop:
         which is exact, and the run ends with the step that first evaluates g there; if there is
         no time for that, with the last one.
         """
-        if int(self.now.carry.halt) == stopping.DIVERGED:
+        if int(self.now.carry.halt) == DIVERGED:
             return False
         if math.isfinite(self._inner_value()):
             self.sound = self.now
             return True
         last, self.now = self.now, self.sound
-        while math.isfinite(self._inner_value()) and int(self.now.carry.halt) == stopping.GO_ON:
+        while math.isfinite(self._inner_value()) and int(self.now.carry.halt) == GO_ON:
             if not self._makes_a_step():
                 self.now = last
                 break
         self.bad_inner_value = self._inner_value()
         best = self.now.carry.best
-        self.now = state.with_halt(self.problem, self.now, stopping.GO_ON)
+        self.now = steps.with_halt(self.problem, self.now, GO_ON)
         self._makes_a_step()
-        self.now = state.with_halt(self.problem, self.now, stopping.DIVERGED, best=best)
+        self.now = steps.with_halt(self.problem, self.now, DIVERGED, best=best)
         return False
 
     def _makes_a_step(self) -> bool:
@@ -258,7 +240,7 @@ class Loop:
         """g now. That is no part of the method's seconds, and so brings the deadline nearer."""
         elapsed, at = self._stopwatch(), self.now.carry.state
         feed = self.feeder.make(self.now.steps, self.now.drawn, 1)
-        value = float(self.inner_value(at.x, at.y, self.data, feed))
+        value = float(self.inner_value(at.x, at.y, self.problem.data, feed))
         if self.limits["max_seconds"] is not None:
             self.deadline -= self.problem.max_over_processes(elapsed())
         return value

@@ -106,8 +106,8 @@ class Solver(ABC):
         return False
 
     @property
-    def wants_stages(self) -> bool:
-        """Whether a run begins on a sample of large data (run/stages.py)."""
+    def on_host(self) -> bool:
+        """Whether a step is plain Python on numbers, of which JAX compiles derivatives alone."""
         return False
 
     @property
@@ -140,10 +140,6 @@ class Solver(ABC):
     def for_problem(self, o: Oracles, x: Tree, y: Tree, sample: Callable[[], Batch]) -> Self:
         """This method after a look at f and g at the start (x, y), on rows that `sample` gives."""
         return self
-
-    def on_new_rows(self, o: Oracles, state: Any) -> Any:
-        """The state for going on with other rows, where a method wants stages."""
-        return state
 
     def measured_at(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
         """The x, y and v that the `measure` of a step from `old` to `new` belongs to."""

@@ -189,7 +189,7 @@ class BilevelLinear(BaseEstimator):
         from untuned import solvers
         from untuned.estimators.penalties.selection.outcome import Limit
         from untuned.estimators.penalties.selection.search import Settings
-        from untuned.run import settings
+        from untuned.run import check_settings
 
         if not isinstance(self.verbose, bool | np.bool_ | numbers.Integral):
             raise ValueError(
@@ -197,7 +197,7 @@ class BilevelLinear(BaseEstimator):
                 "False."
             )
         solver = solvers.get(self.method)() if isinstance(self.method, str) else self.method
-        settings.check(solver, self.max_steps, self.max_seconds, None, 0, None, None)
+        check_settings(solver, self.max_steps, self.max_seconds, None, 0, None, None)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return Settings(
             self.method, self.max_steps, Limit(self.max_seconds), int(seed), bool(self.verbose)

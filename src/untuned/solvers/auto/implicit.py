@@ -10,26 +10,20 @@ grad_yy g, grad_xy g at the new (x, y),
     Phi~ = f(x, y) - <v, grad_y g(x, y)>           Phi(x), but for the square of the error of y
     p  = -B h                                            B: limited-memory BFGS
 
-(s is tested with the last v first, and with the new one then). The first step stays where it is.
+The first step stays where it is. The files: line_search.py chooses s, inner.py solves for y and v,
+ending.py says when a run is over. All of it is plain Python on the oracles: JAX, torch or NumPy
+evaluate f, g and their derivatives, and nothing else is compiled.
 
 **Accuracy.** y and v are solved for until a tenth is left of the error that the step of x caused,
-as `conjugate_gradient.energy` sees it. So their errors are in proportion to the last step's length,
+measured by its energy (inner.py). So their errors are in proportion to the length of the last step
 and fall with the hypergradient; no number says how exact is exact enough. If Phi~ fails to fall
-while <v, grad_y g> is not small against the promised decrease, y may be to blame, and is made more
+while <v, grad_y g> is not small against the promised decrease, y may be the cause, and is made more
 exact before the step is made shorter.
 
-**Scale.** Every comparison is between quantities of one unit, so multiplying f or g by a constant
+**Scale.** Every comparison is between quantities of one unit, so a constant factor on f or g
 changes nothing. Only the first step needs a length: a tenth of x's size per entry, or 0.1 where x
 is zero, but no longer than the slope needs to promise a tenth of |f|; all of this but the 0.1
-holds in any unit of x. Later ones are at most tenfold the last, so a wrong guess costs a few steps.
-
-**A sample on trial** (batch.data.whole, run/stages.py) has too few rows for its variables, so y
-and v are solved for on the sample, and h is taken with J on all rows, as x may have entries that
-belong to rows outside the sample. <v, grad_y g> on as many other rows says what the sample gets
-wrong in Phi~. Once a step promises less than that the stage is over; if it is so at the first step,
-the sample is unfit, and the run begins anew on all rows.
-
-When it ends is said in judgement.py.
+holds in any unit of x. Later steps are at most tenfold the last, so a wrong guess costs few steps.
 """
 
 from __future__ import annotations
@@ -37,14 +31,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from untuned.data.batches import Batch
-from untuned.ops import Scalar, Tree
+from untuned.ops import Tree
 from untuned.problem.derivatives import Counts, Oracles
-from untuned.solvers.auto import direction, judgement, trials
-from untuned.solvers.base import Info, size
-from untuned.solvers.numerics import curvature, lbfgs
-from untuned.solvers.numerics.curvature import Keeper, Model
+from untuned.solvers.auto import ending, line_search
+from untuned.solvers.auto.ending import Progress
+from untuned.solvers.auto.line_search import GROWTH, Point
+from untuned.solvers.base import Info
+from untuned.solvers.numerics import hessian_model, lbfgs
+from untuned.solvers.numerics.hessian_model import Model, Renewal
 
 MOST_LINEAR_STEPS = 1000
+FIRST_LENGTH = 0.1  # of x's size
+SHORTER = 0.01  # of the last step, after a search that failed
 
 
 class State(NamedTuple):
@@ -53,154 +51,112 @@ class State(NamedTuple):
     x: Tree
     y: Tree
     v: Tree
-    value: Scalar  # Phi~
+    value: float  # Phi~
     hypergrad: Tree
     direction: Tree  # p
-    slope: Scalar  # of Phi~ along it, on these rows
+    slope: float  # of Phi~ along p
     memory: lbfgs.Pairs
-    length: Scalar  # of the last step of x
-    model: Model  # of g's Hessian
-    first_norm: Scalar  # of the hypergradient
-    first_value: Scalar  # Phi~ on these rows
-    earlier: Scalar  # gained on other rows before
-    marks: judgement.Marks
-    held_out: Scalar  # f on held-out rows
-    gained: Scalar  # by how much it has fallen in all
-    steps: Scalar  # on these rows
-    failures: Scalar
-    idle: Scalar
+    length: float  # of the last step of x
+    model: Model  # of the inverse of g's Hessian
+    progress: Progress
+    steps: int
 
 
 def init(o: Oracles, x: Tree, y: Tree) -> State:
     """Start at (x, y) with v = 0."""
-    ops = o.ops
-    zero, zero_count, nothing = ops.scalar(0.0, y), ops.counter(0), ops.zeros_like(x)
-    entries = size(ops, x)
-    rms = ops.norm(x) / entries**0.5
+    ops, nothing = o.ops, o.ops.zeros_like(x)
+    root = ops.size(x) ** 0.5
+    per_entry = float(ops.norm(x)) / root
     return State(
-        x=x, y=y, v=ops.zeros_like(y), value=zero, hypergrad=nothing, direction=nothing,
-        slope=zero, memory=lbfgs.empty(ops, x),
-        length=direction.FIRST_LENGTH * entries**0.5 * ops.where(rms > 0, rms, zero + 1),
-        model=curvature.start(o, y),
-        first_norm=zero, first_value=zero, earlier=zero,
-        marks=((zero, zero_count), (zero, zero_count)),
-        held_out=zero, gained=zero,
-        steps=zero_count, failures=zero_count, idle=zero_count,
-    )  # fmt: skip
-
-
-def on_new_rows(o: Oracles, state: State) -> State:
-    """The state for going on with other rows: the next step stays where it is and evaluates.
-
-    What BFGS has learned on a sample misleads it on others, so that is forgotten.
-    """
-    zero_count, memory = o.ops.counter(0), lbfgs.empty(o.ops, state.x)
-    return state._replace(
-        memory=memory, model=curvature.on_new_rows(o.ops, state.model),
-        steps=zero_count, failures=zero_count, idle=zero_count,
-        earlier=state.earlier + state.first_value - state.value,
+        x=x, y=y, v=ops.zeros_like(y), value=0.0, hypergrad=nothing, direction=nothing, slope=0.0,
+        memory=lbfgs.empty(ops, x), length=FIRST_LENGTH * root * (per_entry or 1.0),
+        model=hessian_model.start(o, y), progress=Progress(), steps=0,
     )  # fmt: skip
 
 
 def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     """Move x along the direction found before, and find the next."""
     ops = o.ops
-    most = min(MOST_LINEAR_STEPS, 2 * size(ops, state.y) + 10)
-    keeper = Keeper(o, state.x, state.y, batch.inner, batch.data.pilot, most)
-    trial = trials.search(o, state, batch, keeper, most)
-    x, y = ops.axpy(trial.size, state.direction, state.x), trial.y
-    here = _evaluate(o, batch, trial, x)
-    ahead = _look_ahead(o, state, trial, here, x)
-    judged = judgement.of(o, state, batch, trial, here, ahead, x)
+    most = min(MOST_LINEAR_STEPS, 2 * ops.size(state.y) + 10)
+    renewal = Renewal(o, state.x, state.y, batch.inner, batch.data.sample, most)
+    at = line_search.search(o, state, batch, renewal, most)
+    hypergrad = ops.sub(at.outer.grad_x, o.linear(at.x, at.y, batch.inner).cross(at.v))
+    ahead = _next(o, state, at, hypergrad)
+    verdict, progress = ending.after(state, at, ahead, ops.epsilon(state.y))
     info = Info(
-        outer=trial.outer.value,
-        inner_grad_norm=ops.norm(trial.inner_grad),
-        residual_norm=trial.solved.residual_norm,
+        outer=at.outer.value,
+        inner_grad_norm=ops.norm(at.inner_grad),
+        residual_norm=at.residual_norm,
         hypergrad_norm=ahead.norm,
         step_x=ahead.step_size,
         step_y=1.0,
         step_v=1.0,
-        measure=here.value + here.error,
-        measure_error=here.error,
-        inner_steps=trial.newton_steps,
-        linear_steps=trial.solved.steps,
-        indefinite=ops.maximum(trial.solved.indefinite, trial.indefinite),
-        verdict=judged.verdict,
-        counts=Counts(
-            outer_grad=trial.tries,
-            inner_grad=trial.gradients + _is_on_trial(batch),
-            hvp=trial.products + trial.solved.products,
-            cross=1 + _is_on_trial(batch),
-        ),
+        measure=at.value + at.error,
+        measure_error=at.error,
+        inner_steps=at.work.newton_steps,
+        linear_steps=at.work.linear_steps,
+        indefinite=int(at.indefinite or not at.has_v),
+        verdict=verdict,
+        counts=Counts(at.tries, at.work.gradients, at.work.products, 1),
     )
-    # Where rows outside the sample say that the step was too much, it is taken back.
-    too_much = judged.over & (judged.held_out > state.held_out)
-    x, y = ops.where(too_much, (state.x, state.y), (x, y))
     following = State(
-        x=x, y=y, v=trial.solved.v, value=here.value, hypergrad=here.hypergrad,
-        direction=ahead.direction, slope=ahead.slope, memory=ahead.memory, length=ahead.length,
-        model=trial.solved.model,
-        first_norm=judged.first_norm, first_value=judged.first_value, earlier=state.earlier,
-        marks=judged.marks,
-        held_out=judged.held_out, gained=judged.gained,
-        steps=state.steps + 1, failures=judged.failures, idle=judged.idle,
+        x=at.x, y=at.y, v=at.v, value=at.value, hypergrad=hypergrad, direction=ahead.direction,
+        slope=ahead.slope, memory=ahead.memory, length=ahead.length, model=at.model,
+        progress=progress, steps=state.steps + 1,
     )  # fmt: skip
-    return ops.cast(following, state), info
+    return following, info
 
 
-class Evaluation(NamedTuple):
-    """Phi~ and the hypergradient where a step ended."""
-
-    hypergrad: Tree
-    on_sample: Tree  # the hypergradient with J on the sample's own rows
-    value: Scalar  # Phi~
-    error: Scalar  # of f, by the error of y
-    sample_error: Scalar  # what a sample on trial gets wrong in Phi~
-
-
-def _is_on_trial(batch: Batch) -> bool:
-    return batch.data.whole is not None
-
-
-def _evaluate(o: Oracles, batch: Batch, trial: trials.Trial, x: Tree) -> Evaluation:
-    """h = grad_x f - J v, and Phi~ = f - <v, grad_y g>."""
-    ops, y, v, f = o.ops, trial.y, trial.solved.v, trial.outer
-    linear = o.linear(x, y, batch.inner)
-    on_sample = hypergrad = ops.sub(f.grad_x, linear.cross(v))
-    sample_error = ops.scalar(0.0, y)
-    if _is_on_trial(batch):
-        hypergrad = ops.sub(f.grad_x, o.linear(x, y, batch.data.whole).cross(v))
-        sample_error = ops.dot(v, o.inner_grad(x, y, batch.data.unseen))
-    correction = ops.dot(v, trial.inner_grad)
-    value, error = f.value - correction, ops.maximum(correction, -correction)
-    return Evaluation(hypergrad, on_sample, value, error, sample_error)
-
-
-class Ahead(NamedTuple):
+class Next(NamedTuple):
     """Where the next step goes."""
 
     memory: lbfgs.Pairs
-    length: Scalar  # of the last step of x
+    length: float  # of the last step of x
     direction: Tree  # p
-    norm: Scalar  # zero at a stationary point
-    step_size: Scalar
-    slope: Scalar  # of Phi~ along p
+    norm: float  # zero at a stationary point
+    step_size: float
+    slope: float  # of Phi~ along p
 
 
-def _look_ahead(o: Oracles, state: State, trial: trials.Trial, here: Evaluation, x: Tree) -> Ahead:
+def _next(o: Oracles, state: State, at: Point, hypergrad: Tree) -> Next:
     """p = -B h, from what the last step taught about Phi."""
-    ops = o.ops
-    first, moved, failed = state.steps == 0, trial.accepted > 0, trial.accepted == 0
-    step_of_x, change = ops.sub(x, state.x), ops.sub(here.hypergrad, state.hypergrad)
-    memory = lbfgs.remember(ops, state.memory, step_of_x, change, moved & (state.steps > 0))
-    # A model that leads nowhere is forgotten, and the next step is short and down the slope.
-    memory = ops.cond(failed, lambda: lbfgs.empty(ops, x), lambda: memory)
-    went = trial.size * ops.norm(state.direction)
-    # Where Phi has only bent downwards so far, no model says how far to go: farther than this.
-    bent_down = (memory.count == 0) & (ops.dot(step_of_x, change) < 0)
-    farther = ops.where(bent_down, trials.GROWTH * went, went)
-    first_length = direction.first_length(ops, state.length, trial.outer.value, here.hypergrad)
-    length = ops.where(first, first_length, farther)
-    length = ops.where(moved, length, 0.01 * state.length)
-    p, norm, step_size = direction.of(o, memory, x, here.hypergrad, length)
-    return Ahead(memory, length, p, norm, step_size, ops.dot(here.on_sample, p))
+    ops, memory = o.ops, state.memory
+    if not at.accepted:
+        # A model that leads nowhere is forgotten, and the next step is short and down the slope.
+        memory, length = lbfgs.empty(ops, at.x), SHORTER * state.length
+    elif state.steps == 0:
+        length = _first_length(state.length, at.outer.value, ops.norm(hypergrad))
+    else:
+        moved, change = ops.sub(at.x, state.x), ops.sub(hypergrad, state.hypergrad)
+        memory = lbfgs.remember(ops, memory, moved, change)
+        length = at.step * ops.norm(state.direction)
+        # Where Phi has only bent downwards so far, no model says how far to go: farther than this.
+        if memory.kept == 0 and ops.dot(moved, change) < 0:
+            length = GROWTH * length
+    p, norm, step_size = _direction(o, memory, at.x, hypergrad, length)
+    return Next(memory, length, p, norm, step_size, ops.dot(hypergrad, p))
+
+
+def _direction(
+    o: Oracles, memory: lbfgs.Pairs, x: Tree, hypergrad: Tree, length: float
+) -> tuple[Tree, float, float]:
+    """The direction p, the norm that is zero at a stationary point, and a step size to report.
+
+    Under a constraint: the spectral projected gradient (Birgin, Martinez and Raydan), since only
+    the projection of the set is known.
+    """
+    ops, norm = o.ops, o.ops.norm(hypergrad)
+    short = length / (norm if norm > 0 else 1.0)
+    along = lbfgs.scale(ops, memory) if memory.kept > 0 else short
+    if o.project is not None:
+        p = ops.sub(o.project(ops.axpy(-along, hypergrad, x)), x)
+        return p, ops.norm(p) / along, along
+    if memory.kept > 0:
+        return lbfgs.direction(ops, memory, hypergrad), norm, along
+    return ops.tree_map(lambda leaf: -short * leaf, hypergrad), norm, along
+
+
+def _first_length(longest: float, f: float, norm: float) -> float:
+    """No farther than to where the slope promises a tenth of |f|, whatever the unit of x."""
+    promising = FIRST_LENGTH * abs(f) / (norm if norm > 0 else 1.0)
+    return promising if 0 < promising < longest else longest

@@ -112,8 +112,8 @@ class Auto(Solver):
         return bool(self.network and self.judged and self.alike is not False)
 
     @property
-    def wants_stages(self) -> bool:
-        """Whether a run begins on a sample of large data."""
+    def on_host(self) -> bool:
+        """Whether a step is plain Python on numbers."""
         return not self._one_by_one and not self.network
 
     @property
@@ -160,10 +160,6 @@ class Auto(Solver):
         else:
             state, info = self._form.step(o, state, batch)
         return state, info._replace(counts=self.cost) if self.order == 1 else info
-
-    def on_new_rows(self, o: Oracles, state: Any) -> Any:
-        """The state for going on with other rows."""
-        return self._form.on_new_rows(o, state)
 
     def measured_at(self, old: Any, new: Any) -> tuple[Tree, Tree, Tree]:
         """`implicit` measures where it ends, the others before they move."""

@@ -9,70 +9,59 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from untuned.ops import Ops, Scalar, Tree
+from untuned.ops import Ops, Tree
 
 PAIRS = 10
 CURVED = 1e-4  # cosine between s and z below which a pair says more of errors than of curvature
 
 
 class Pairs(NamedTuple):
-    """The pairs, stacked, the newest last; 1 / <s, z> of each, 0 where the place is still empty."""
+    """The pairs, stacked, the newest last; 1 / <s, z> of each; `kept` of them so far."""
 
     s: Tree
     z: Tree
     inverse: Any
-    count: Scalar
+    kept: int
 
 
 def empty(ops: Ops, x: Tree) -> Pairs:
     """A memory without pairs."""
     places = ops.stack(ops.zeros_like(x), PAIRS)
-    return Pairs(places, places, ops.stack(ops.array(0.0, x), PAIRS), ops.counter(0))
+    return Pairs(places, places, ops.stack(ops.array(0.0, x), PAIRS), 0)
 
 
-def remember(ops: Ops, memory: Pairs, s: Tree, z: Tree, is_pair: Scalar) -> Pairs:
-    """Add a pair, if `is_pair` holds and it curves upwards."""
+def remember(ops: Ops, memory: Pairs, s: Tree, z: Tree) -> Pairs:
+    """Add a pair, if it curves upwards."""
     product = ops.dot(s, z)
-    good = is_pair & (product > CURVED * ops.norm(s) * ops.norm(z))
-    inverse = ops.array(1 / ops.where(good, product, 1.0), s)
-    stacks = ops.push((memory.s, memory.z, memory.inverse), (s, z, inverse))
-    longer = Pairs(stacks[0], stacks[1], stacks[2], memory.count + 1)
-    return ops.where(good, longer, memory)
+    if not product > CURVED * ops.norm(s) * ops.norm(z):
+        return memory
+    pair = s, z, ops.array(1 / product, s)
+    stacks = ops.push((memory.s, memory.z, memory.inverse), pair)
+    return Pairs(stacks[0], stacks[1], stacks[2], memory.kept + 1)
 
 
-def scale(ops: Ops, memory: Pairs) -> Scalar:
-    """<s, z> / <z, z> of the newest pair: the length of a step along a gradient; 1 without one."""
+def scale(ops: Ops, memory: Pairs) -> float:
+    """<s, z> / <z, z> of the newest pair: the length of a step along a gradient."""
     newest = ops.tree_map(lambda stack: stack[-1], memory.z)
-    inverse = ops.number(memory.inverse[-1])
-    has = inverse > 0
-    curvature = ops.where(has, inverse, 1.0) * ops.where(has, ops.dot(newest, newest), 1.0)
-    return 1 / curvature
+    return 1 / (ops.number(memory.inverse[-1]) * ops.dot(newest, newest))
 
 
 def direction(ops: Ops, memory: Pairs, gradient: Tree) -> Tree:
-    """-B gradient; an empty place changes nothing."""
+    """-B gradient; there is a pair."""
 
-    def pair(k: Any) -> tuple[Tree, Tree, Scalar]:
+    def pair(k: int) -> tuple[Tree, Tree, float]:
         s, z = (ops.tree_map(lambda stack: stack[k], part) for part in (memory.s, memory.z))
         return s, z, ops.number(memory.inverse[k])
 
-    def backward(q: Tree, k: Any) -> tuple[Tree, Scalar]:
+    q, weights = gradient, {}
+    places = range(max(PAIRS - memory.kept, 0), PAIRS)
+    for k in reversed(places):
         s, z, inverse = pair(k)
-        weight = inverse * ops.dot(s, q)
-        return ops.axpy(-weight, z, q), weight
-
-    def forward(q: Tree, k: Any) -> tuple[Tree, Scalar]:
-        s, z, inverse = pair(k)
-        rest = weights[k - first] - inverse * ops.dot(z, q)
-        return ops.axpy(rest, s, q), rest
-
-    # Where the count is a number at hand, empty places are not even looked at.
-    first = max(PAIRS - memory.count, 0) if isinstance(memory.count, int) else 0
-    places = np.arange(first, PAIRS)
-    q, weights = ops.scan(backward, gradient, places, len(places), True)
+        weights[k] = inverse * ops.dot(s, q)
+        q = ops.axpy(-weights[k], z, q)
     factor = scale(ops, memory)
     q = ops.tree_map(lambda leaf: factor * leaf, q)
-    q, _ = ops.scan(forward, q, places, len(places), False)
+    for k in places:
+        s, z, inverse = pair(k)
+        q = ops.axpy(weights[k] - inverse * ops.dot(z, q), s, q)
     return ops.tree_map(lambda leaf: -leaf, q)

@@ -23,7 +23,7 @@ SAMPLED = 1e-6  # of the largest eigenvalue: below, a sample says nothing
 TINY = 1e-36, 1e-290  # of the largest diagonal entry: keeps the scaling finite, in each precision
 
 
-def pilot_rows(variables: int, rows: int) -> int:
+def sample_size(variables: int, rows: int) -> int:
     """How many rows a sample has: its products cost about one on all rows. 0: no samples."""
     if variables > MOST_VARIABLES:
         return 0

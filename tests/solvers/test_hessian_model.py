@@ -13,9 +13,9 @@ from reference.problems import regularization
 from untuned.ops import get
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
-from untuned.solvers.auto import judgement
-from untuned.solvers.numerics import curvature, linear_system, newton_cg, preconditioner
-from untuned.solvers.numerics.curvature import Keeper
+from untuned.solvers.auto import ending, inner
+from untuned.solvers.numerics import newton_cg, preconditioner
+from untuned.solvers.numerics.hessian_model import ALL_ROWS, EXACT_SO_FAR, INEXACT, Renewal, start
 
 TASK = given(regularization(1, 60, 40, 6), "torch")
 
@@ -116,24 +116,23 @@ def test_a_model_is_the_inverse_or_where_that_is_not_positive_its_absolute_value
 def test_an_inverse_that_costs_more_than_products_waits_for_them():
     rows = torch.zeros(40, 65)
     o, y = Oracles(ops, None, None), torch.zeros(640)
-    keeper = Keeper(o, y, y, rows, None, 100)
-    assert keeper.price > 640 + 640**3 / (20 * rows.numel())  # as bytes of float32 count half
-    assert not keeper.renewed(curvature.start(o, y), y, y)[1]
+    renewal = Renewal(o, y, y, rows, None, 100)
+    assert renewal.price > 640 + 640**3 / (20 * rows.numel())  # as bytes of float32 count half
+    assert not renewal.renewed(start(o, y), y, y)[1]
 
 
 def test_y_and_v_are_those_of_numpy():
     task = softplus_problem(torch.float64)
     o, rows = Oracles(ops, task["outer"], task["inner"]), task["inner_data"]
     x, y = task["x0"], task["y0"]
-    keeper = Keeper(o, x, y, rows, None, 100)
-    solved = newton_cg.solve(o, x, y, rows, 1e-6, keeper, curvature.start(o, y))
-    assert solved.model.whole == 1
+    renewal = Renewal(o, x, y, rows, None, 100)
+    solved = inner.solve_y(o, x, y, rows, 1e-6, renewal, start(o, y))
+    assert solved.model.source == ALL_ROWS
     by_products = newton_cg.solve_inner(o, x, y, rows, 1e-6, 100, lambda r: r)
-    assert 2 * solved.linear_steps < by_products.linear_steps
+    assert solved.work.products < by_products.linear_steps
     assert ops.norm(o.inner_grad(x, solved.y, rows)) < 1e-7
     b = torch.linspace(-1, 1, len(y), dtype=torch.float64)
-    before = linear_system.unsolved(ops, y, solved.model)
-    v = linear_system.solve(o, x, solved.y, b, rows, 1e-8, keeper, before, 100)
+    v = inner.solve_v(o, x, solved.y, b, rows, 1e-8, renewal, 0 * y, solved.model, 100)
     expected = np.linalg.solve(o.hessian(x, solved.y, rows).numpy(), b.numpy())
     np.testing.assert_allclose(v.v, expected, rtol=1e-6)
 
@@ -141,23 +140,23 @@ def test_y_and_v_are_those_of_numpy():
 def test_a_system_without_a_residual_is_not_solved(monkeypatch):
     task = softplus_problem(torch.float64)
     o, rows, y = Oracles(ops, task["outer"], task["inner"]), task["inner_data"], task["y0"]
-    keeper = Keeper(o, task["x0"], y, rows, None, 100)
-    monkeypatch.setattr(keeper, "renewed", lambda *_: pytest.fail("a model was asked for"))
-    before = linear_system.unsolved(ops, y, curvature.start(o, y))
-    nothing = linear_system.solve(o, task["x0"], y, 0 * y, rows, 1e-8, keeper, before, 100)
+    renewal = Renewal(o, task["x0"], y, rows, None, 100)
+    monkeypatch.setattr(renewal, "renewed", lambda *_: pytest.fail("a model was asked for"))
+    at = task["x0"], y, 0 * y, rows, 1e-8, renewal, 0 * y, start(o, y), 100
+    nothing = inner.solve_v(o, *at)
     assert not nothing.v.any()
-    assert (nothing.steps, nothing.products) == (0, 1)
+    assert (nothing.work.linear_steps, nothing.work.products) == (0, 1)
 
 
 def test_a_model_that_has_become_wrong_is_made_anew():
     task = softplus_problem(torch.float64)
     o, rows, y = Oracles(ops, task["outer"], task["inner"]), task["inner_data"], task["y0"]
-    keeper = Keeper(o, task["x0"], y, rows, None, 100)
-    here = newton_cg.solve(o, task["x0"], y, rows, 1e-3, keeper, curvature.start(o, y))
+    renewal = Renewal(o, task["x0"], y, rows, None, 100)
+    here = inner.solve_y(o, task["x0"], y, rows, 1e-3, renewal, start(o, y))
     # Penalties that are e^6 times stronger or weaker: nothing of the model holds.
     x = task["x0"] + 6.0 * torch.tensor([1.0, -1.0] * 6, dtype=torch.float64)
-    there = newton_cg.solve(o, x, here.y, rows, 1e-3, keeper, here.model)
-    assert there.made >= round(keeper.price)
+    there = inner.solve_y(o, x, here.y, rows, 1e-3, renewal, here.model)
+    assert there.work.products >= round(renewal.price)
     exact = newton_cg.solve_inner(o, x, y, rows, 1e-12, 100, lambda r: r).y
     hessian = o.hessian(x, exact, rows)
     left, first = (float(d @ hessian @ d) for d in (there.y - exact, here.y - exact))
@@ -168,11 +167,11 @@ def test_a_model_that_has_become_wrong_is_made_anew():
 def test_a_model_that_misjudges_an_energy_goes(found, goes):
     task = softplus_problem(torch.float64)
     o, y = Oracles(ops, task["outer"], task["inner"]), task["y0"]
-    keeper = Keeper(o, task["x0"], y, task["inner_data"], None, 100)
-    model, _, _ = keeper.renewed(curvature.start(o, y), task["x0"], y)
-    model, off = keeper.judged(model, 1.0, found, True)
+    renewal = Renewal(o, task["x0"], y, task["inner_data"], None, 100)
+    model, _, _ = renewal.renewed(start(o, y), task["x0"], y)
+    model, off = renewal.checked(model, 1.0, found, True)
     assert off is goes
-    assert bool(keeper.renewed(model, task["x0"], y)[1]) is goes
+    assert bool(renewal.renewed(model, task["x0"], y)[1]) is goes
 
 
 def squares_problem():
@@ -190,24 +189,24 @@ def squares_problem():
 
 def kept_model(o, x, y, rows, sample):
     """A model fresh from all rows, its price, and who keeps it."""
-    keeper = Keeper(o, x, y, rows, sample, 100)
-    model = curvature.start(o, y)._replace(owed=keeper.price)
-    model, _, price = keeper.renewed(model, x, y)
-    return keeper, model, price
+    renewal = Renewal(o, x, y, rows, sample, 100)
+    model = start(o, y)._replace(owed=renewal.price)
+    model, _, price = renewal.renewed(model, x, y)
+    return renewal, model, price
 
 
 @pytest.mark.usefixtures("dear_hessian")
 def test_between_two_hessians_on_all_rows_a_sample_says_how_penalties_changed():
     o, x, y, rows, sample = squares_problem()
-    keeper, model, price = kept_model(o, x, y, rows, sample)
-    assert (model.whole, price) == (1, 12)
+    renewal, model, price = kept_model(o, x, y, rows, sample)
+    assert (model.source, price) == (ALL_ROWS, 12)
     moved = x + torch.tensor([2.0, -2.0] * 6, dtype=torch.float64)
-    assert not keeper.renewed(model, moved, y)[1]
-    model, renewed, price = keeper.renewed(
-        keeper.charged(model, 1 + keeper.sample_price, 0), moved, y
+    assert not renewal.renewed(model, moved, y)[1]
+    model, renewed, price = renewal.renewed(
+        renewal.charged(model, 1 + renewal.sample_price, 0), moved, y
     )
     assert renewed
-    assert price == round(keeper.sample_price) < 12
+    assert price == round(renewal.sample_price) < 12
     expected = np.linalg.inv(o.hessian(moved, y, rows).numpy())
     np.testing.assert_allclose(model.matrix, expected, rtol=1e-10, atol=1e-12)
 
@@ -236,18 +235,18 @@ def test_least_squares_make_their_hessian_on_all_rows_once(library):
             o.hessian = lambda x, y, rows, beside=None, o=o: (
                 asked.append(len(rows[1])), Oracles.hessian(o, x, y, rows, beside)
             )[1]  # fmt: skip
-            keeper = Keeper(o, x, y, rows, sample, 100)
-            assert keeper.sample_price < keeper.price
-            model = curvature.start(o, y)
-            for at, fits in ((0, (1, 1)), (1, (1, 2)), (2, (1, 2))):
+            renewal = Renewal(o, x, y, rows, sample, 100)
+            assert renewal.sample_price < renewal.price
+            model = start(o, y)
+            for at in range(3):
                 here = x - at, y + 0.3 * at
-                model, _, price = keeper.renewed(model._replace(owed=model.owed + 99), *here)
+                model, _, price = renewal.renewed(model._replace(owed=model.owed + 99), *here)
                 expected = np.linalg.inv(as_numpy(Oracles.hessian(o, *here, rows)))
                 np.testing.assert_allclose(as_numpy(model.matrix), expected, rtol=1e-9, atol=1e-12)
                 squares = loss is not softplus
-                assert model.fit == fits[not squares]
+                assert model.corrections == (EXACT_SO_FAR if squares or at == 0 else INEXACT)
                 by_sample = squares and at > 0
-                assert price == round(1 + keeper.sample_price if by_sample else keeper.price)
+                assert price == round(1 + renewal.sample_price if by_sample else renewal.price)
             if library == "torch":  # JAX traces what it does not take as well
                 assert asked.count(400) == (1 if squares else 3)
             asked.clear()
@@ -257,49 +256,39 @@ def test_least_squares_make_their_hessian_on_all_rows_once(library):
 def test_a_model_that_misjudges_is_corrected_first_and_made_anew_if_that_does_not_help():
     problem = squares_problem()
     _, x, y, *_ = problem
-    keeper, model, _ = kept_model(*problem)
-    model = model._replace(fit=2)  # else a product would show that nothing is wrong
-    for fresh, price in ((False, round(keeper.sample_price)), (True, 12)):
-        judged, off = keeper.judged(model, 1.0, 10.0, fresh)
+    renewal, model, _ = kept_model(*problem)
+    model = model._replace(corrections=INEXACT)  # else a product would show that nothing is wrong
+    for fresh, price in ((False, round(renewal.sample_price)), (True, 12)):
+        judged, off = renewal.checked(model, 1.0, 10.0, fresh)
         assert off
-        assert keeper.renewed(judged, x, y)[2] == price
+        assert renewal.renewed(judged, x, y)[2] == price
 
 
 @pytest.mark.usefixtures("dear_hessian")
 def test_a_sample_whose_correction_misjudges_is_not_asked_again():
     problem = squares_problem()
     _, x, y, *_ = problem
-    keeper, model, _ = kept_model(*problem)
-    spend = lambda model: keeper.charged(model, 1 + keeper.sample_price, 0)
-    corrected, _, _ = keeper.renewed(spend(model), x, y)
-    judged, _ = keeper.judged(corrected, 1.0, 10.0, True)
-    model, _, price = keeper.renewed(judged, x, y)
+    renewal, model, _ = kept_model(*problem)
+    spend = lambda model: renewal.charged(model, 1 + renewal.sample_price, 0)
+    corrected, _, _ = renewal.renewed(spend(model), x, y)
+    judged, _ = renewal.checked(corrected, 1.0, 10.0, True)
+    model, _, price = renewal.renewed(judged, x, y)
     assert price == 12  # on all rows
-    assert keeper.renewed(spend(corrected), x, y)[1]
-    assert not keeper.renewed(spend(model), x, y)[1]
-
-
-@pytest.mark.usefixtures("dear_hessian")
-def test_other_rows_make_a_model_that_of_a_sample():
-    o, x, y, rows, sample = squares_problem()
-    keeper = Keeper(o, x, y, rows, sample, 100)
-    model = curvature.start(o, y)._replace(owed=keeper.price)
-    model = curvature.on_new_rows(ops, keeper.renewed(model, x, y)[0])
-    assert model.whole == 0
-    assert not model.rest.any()
+    assert renewal.renewed(spend(corrected), x, y)[1]
+    assert not renewal.renewed(spend(model), x, y)[1]
 
 
 @pytest.mark.usefixtures("dear_hessian")
 def test_a_model_is_not_made_before_products_have_cost_as_much():
     task = softplus_problem(torch.float64)
     o, y = Oracles(ops, task["outer"], task["inner"]), task["y0"]
-    keeper = Keeper(o, task["x0"], y, task["inner_data"], None, 100)
-    model = curvature.start(o, y)
+    renewal = Renewal(o, task["x0"], y, task["inner_data"], None, 100)
+    model = start(o, y)
     for spent in (5, 5, 6):
-        model, renewed, _ = keeper.renewed(model, task["x0"], y)
+        model, renewed, _ = renewal.renewed(model, task["x0"], y)
         assert not renewed
-        model = keeper.charged(model, spent, 0)
-    model, renewed, price = keeper.renewed(model, task["x0"], y)
+        model = renewal.charged(model, spent, 0)
+    model, renewed, price = renewal.renewed(model, task["x0"], y)
     assert renewed
     assert price == 12
 
@@ -327,17 +316,17 @@ def test_what_is_left_at_the_end_is_not_worth_the_while():
 
 
 def test_a_slow_run_ends_unless_a_tolerance_is_given(monkeypatch):
-    monkeypatch.setattr(judgement, "SLOW", 0.2)
-    monkeypatch.setattr(judgement, "LONG", 4)
+    monkeypatch.setattr(ending, "SLOW", 0.2)
+    monkeypatch.setattr(ending, "LONG", 4)
     task, values = softplus_problem(torch.float64), []
     keep = lambda snapshot: values.append(snapshot.state.value)
     result = untuned.minimize(**task, callback=keep)
     window = values[-1 - max(4, 7 * len(values) // 16) :]
     assert window[0] - window[-1] <= 0.2 * (values[0] - values[-1])
-    monkeypatch.setattr(judgement, "LONG", 10**9)
+    monkeypatch.setattr(ending, "LONG", 10**9)
     assert result.status == "converged"
     assert result.steps < untuned.minimize(**task).steps
-    monkeypatch.setattr(judgement, "LONG", 4)
+    monkeypatch.setattr(ending, "LONG", 4)
     assert result.steps < untuned.minimize(**task, tol=1e-7).steps
 
 
@@ -363,11 +352,11 @@ def test_small_problems_on_torch_import_no_sympy():
 
 def test_a_model_whose_step_was_refused_is_not_made_again_at_the_same_y(monkeypatch):
     monkeypatch.setattr(ops, "hessian_price", lambda fn, x, y: -1.0)  # one is always due
-    inner = lambda x, y, rows: (1 + (rows * y) ** 2).sqrt().mean()  # whose full steps lead too far
-    o, y = Oracles(ops, None, inner), torch.tensor([3.0], dtype=torch.float64)
+    g = lambda x, y, rows: (1 + (rows * y) ** 2).sqrt().mean()  # whose full steps lead too far
+    o, y = Oracles(ops, None, g), torch.tensor([3.0], dtype=torch.float64)
     rows = torch.ones(50, 1, dtype=torch.float64)
-    keeper = Keeper(o, y, y, rows, None, 100)
-    solved = newton_cg.solve(o, y, y, rows, 1e-6, keeper, curvature.start(o, y))
+    renewal = Renewal(o, y, y, rows, None, 100)
+    solved = inner.solve_y(o, y, y, rows, 1e-6, renewal, start(o, y))
     assert abs(solved.y.item()) < 1e-4
 
 
