@@ -19,11 +19,10 @@ import numpy as np
 
 import untuned
 from common import experiment, one_core
-from untuned.experiments.comparison import grids
-from untuned.experiments.problems.experiment import Experiment
-from untuned.run import stages
-from untuned.solvers.auto import direction, trials
+from untuned.solvers.auto import implicit, line_search
 from untuned.solvers.numerics import lbfgs, preconditioner
+from untuned_paper.comparison import grids
+from untuned_paper.problems.experiment import Experiment
 
 SUITE = (
     "quadratic-10", "quadratic-100", "quadratic-10000", "breast-cancer", "diabetes-ridge",
@@ -201,10 +200,7 @@ def _note(when: list[float], _: Any) -> None:
 
 
 def reached_at(result: Any, target: float) -> int:
-    """The record from which f is at most `target`.
-
-    A sample's f is not comparable, so the last time that f was above counts.
-    """
+    """The record from which f is at most `target`."""
     above = np.flatnonzero(result.history["outer"] > target)
     return int(above[-1] + 1) if len(above) else 0
 
@@ -212,11 +208,10 @@ def reached_at(result: Any, target: float) -> int:
 # What `auto` is made of, each part taken away: module, constant, value.
 ABLATIONS = {
     "as it is": (),
-    "no samples first": ((stages, "LARGE", 2**62),),
     "no preconditioner": ((preconditioner, "MOST_VARIABLES", 0),),
-    "y and v to 1e-3": ((trials, "SHARE", 1e-3), (trials, "FIRST_SHARE", 1e-3)),
+    "y and v to 1e-3": ((line_search, "SHARE", 1e-3), (line_search, "FIRST_SHARE", 1e-3)),
     "one pair for BFGS": ((lbfgs, "PAIRS", 1),),
-    "first step 1e-3": ((direction, "FIRST_LENGTH", 1e-3),),
+    "first step 1e-3": ((implicit, "FIRST_LENGTH", 1e-3),),
 }
 
 

@@ -141,7 +141,7 @@ def badly_scaled() -> dict[str, Any]:
 
 def ijcnn1() -> dict[str, Any]:
     """49,990 x 22, real (needs UNTUNED_DATA)."""
-    from untuned.experiments.datasets import load
+    from untuned_paper.datasets import load
 
     data = load("ijcnn1")
     t = np.where(data["y_train"] > 0, 1.0, -1.0)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import untuned
-from untuned.experiments.problems import registry
-from untuned.experiments.problems.experiment import Experiment
+from untuned_paper.problems import registry
+from untuned_paper.problems.experiment import Experiment
 
 WARM_UP = 2  # rounds that do not count: caches fill, and chunks of a run grow to their length
 

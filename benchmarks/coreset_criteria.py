@@ -23,9 +23,9 @@ from untuned.coreset.selectors import prototypes, registry, slots
 from untuned.coreset.selectors.candidates import Candidates
 from untuned.coreset.selectors.matching import gcr, in_turns
 from untuned.coreset.selectors.prototypes import herd_towards, kernel_of
-from untuned.experiments.continual import learner, protocols, scores, streams
-from untuned.experiments.continual.protocols import ROWS, Row
 from untuned.solvers import DTFBO
+from untuned_paper.continual import learner, protocols, scores, streams
+from untuned_paper.continual.protocols import ROWS, Row
 
 PARTS = {
     "auto": ("auto", "means", "classifier", "coverage", "weighted_means", "greedy-coreset"),

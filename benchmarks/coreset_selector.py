@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from common import Row, main
 from memory import peak_above
 from untuned.estimators import CoresetSelector
-from untuned.experiments.datasets import load
+from untuned_paper.datasets import load
 
 SHARE = 0.01
 TARGET_MEMORY = 3.0  # times X in float32

@@ -22,10 +22,10 @@ from common import Row, main
 from untuned import coreset
 from untuned.coreset.selectors import proxies
 from untuned.coreset.selectors.candidates import Candidates, evaluating
-from untuned.experiments.continual.networks import SmallResNet
-from untuned.experiments.continual.protocols import SMALL_BUDGET
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
+from untuned_paper.continual.networks import SmallResNet
+from untuned_paper.continual.protocols import SMALL_BUDGET
 
 SIZES = ((10, 50, 0.1), (100, 500, 0.5))  # chosen, candidates, seconds allowed
 # Of Split CIFAR-100 with all 20 tasks, balanced: steps, batches chosen from (19 tasks times 4

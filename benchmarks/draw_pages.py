@@ -1,6 +1,6 @@
-"""Draw the pictures of docs/performance.md and docs/results.md from the tables on those pages.
+"""Draw the pictures of docs/performance.md and docs/results.md from tables in docs.
 
-A picture holds no number of its own, so it cannot say anything but what its page says.
+A picture holds no number of its own, so it cannot say anything but what its table says.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def colour(method: str) -> str:
 
 def claims() -> Any:
     """Bars of what is left of the way after 10 s, one panel per problem."""
-    rows = table("results.md", "method")
+    rows = table("lab/comparison.md", "method")
     figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
     names = [row[0] for row in rows]
     for column, (axes, title) in enumerate(zip(panels, TITLES, strict=True), start=1):

@@ -69,7 +69,7 @@ def made(rows: int, features: int, classes: int) -> Callable[[int], Split]:
 
 def stored(name: str, rows: int) -> Callable[[int], Split]:
     """Rows of a file in UNTUNED_DATA."""
-    from untuned.experiments import datasets
+    from untuned_paper import datasets
 
     def split(seed: int) -> Split:
         fields = datasets.load(name)

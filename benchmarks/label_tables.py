@@ -16,8 +16,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from sklearn import datasets as bundled
 
-from untuned.experiments import datasets
 from untuned.tables import patches
+from untuned_paper import datasets
 
 Loaded = tuple[Any, np.ndarray]
 PEOPLE = "people"  # the noise of labels that people gave

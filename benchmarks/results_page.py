@@ -1,6 +1,6 @@
 """Put what `untuned reproduce all` found into docs/results.md, between its two marks.
 
-python benchmarks/results_page.py paper        # as `make results` does after the run
+python benchmarks/results_page.py results      # as `make results` does after the run
 """
 
 from __future__ import annotations

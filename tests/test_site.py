@@ -20,3 +20,5 @@ def test_site_is_built_without_a_warning(tmp_path):
     reference = (tmp_path / "api" / "index.html").read_text()
     for name in ("minimize", "LabelCleaner", "BilevelRidge", "CoresetSelector", "DTFBO"):
         assert f"{name}</span>" in reference or f"{name}</code>" in reference, name
+    for name in ("wrong_labels", "penalties"):  # notebooks, with the pictures they drew
+        assert "data:image/png" in (tmp_path / "notebooks" / name / "index.html").read_text()
