@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy
 import untuned
 from imbalance import lenet
 from loops import accuracy, arguments, tensors
-from untuned.experiments import datasets
+from untuned_paper import datasets
 
 TASKS = ("softmax", "lenet")
 PENALTY = 1e-3  # of the linear model, as much as makes its solution one

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from loops import BATCH, Network, Task, arguments, coarse_cifar, report, small_cnn, tensors
-from untuned.experiments import datasets
+from untuned_paper import datasets
 
 TASKS = (
     "two-digits", "tail-50", "tail-100", "tail-200", "cifar-tail-50", "cifar-tail-100",

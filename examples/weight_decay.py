@@ -33,7 +33,7 @@ from loops import (
     small_cnn,
     tensors,
 )
-from untuned.experiments import datasets
+from untuned_paper import datasets
 
 TASKS = ("mnist",)
 START = math.log(1e-3)

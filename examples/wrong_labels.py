@@ -25,7 +25,7 @@ from loops import (
     small_cnn,
     tensors,
 )
-from untuned.experiments import datasets
+from untuned_paper import datasets
 
 TASKS = ("mnist", "mnist-40", "mnist-next", "cifar", "cifar-next", "cifar-human")
 

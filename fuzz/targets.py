@@ -21,12 +21,12 @@ import pandas as pd
 from scipy.sparse import csr_matrix, save_npz
 
 from untuned.commands import job, record, sources
-from untuned.experiments import datasets
-from untuned.experiments.comparison import records
 from untuned.report import run_page
 from untuned.run.checkpoint import storage
 from untuned.run.result import COLUMNS, History, Result
 from untuned.tables import decisions, files, images, labels, row_files
+from untuned_paper import datasets
+from untuned_paper.comparison import records
 
 RUN = records.ComparedRun("digits-cleaning", "soba", "tuned", 0, None, 64, 1.0, True)
 

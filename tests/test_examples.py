@@ -1,15 +1,19 @@
 """Every example runs, small, with its controls."""
 
 import importlib
+import json
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from matplotlib import pyplot
 from scipy.optimize import minimize_scalar
 from torch.nn.functional import cross_entropy
 
+ROOT = Path(__file__).parent.parent
 needs_mnist = pytest.mark.real_data("mnist")
 
 
@@ -23,6 +27,35 @@ def test_it_runs_small(script, task, capsys, monkeypatch):
     others = ("order=1", "same at the rates of auto", "Reweighter at the rates of auto")
     for name in ("plain, early", "noisy and trusted", *forms, *others, "minimize, auto"):
         assert name in printed, name
+
+
+def carried_out(name):
+    """The code of a notebook, run from top to bottom; what it defines."""
+    cells = json.loads((ROOT / "examples" / f"{name}.ipynb").read_text())["cells"]
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    pyplot.close("all")
+    return names
+
+
+@pytest.mark.long
+def test_the_story_of_wrong_labels_is_true():
+    told = carried_out("wrong_labels")
+    suspects, wrong = told["suspects"], told["wrong"]
+    assert wrong[suspects].mean() > 0.95
+    assert wrong[suspects].sum() > 0.9 * wrong.sum()
+    assert told["accuracy"](told["X"], told["cleaner"].suggested_) > told["as_they_are"] + 0.02
+
+
+@pytest.mark.long
+def test_the_story_of_penalties_is_true():
+    told = carried_out("penalties")
+    one, each = (told[name].score(told["X_test"], told["y_test"]) for name in ("one", "each"))
+    assert each > one + 0.02
+    assert told["result"].status == "converged"
+    assert np.median(told["penalty"][10:]) > 1000 * np.median(told["penalty"][:10])
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ def declared():
     return {
         each.name: next(part.version for part in each.specifier if part.operator == ">=")
         for each in requirements
-        if each.name not in NOT_RUN | {"untuned"}
+        if each.name not in NOT_RUN | {"untuned", "untuned-paper"}
     }
 
 

@@ -9,7 +9,6 @@ import pytest
 import untuned
 from untuned import coreset
 from untuned.commands import saved_model
-from untuned.experiments import reproduce
 
 
 @pytest.fixture
@@ -34,18 +33,12 @@ def test_selectors_that_need_torch_say_so(without_torch):
     assert len(coreset.select(None, X, y, 4).indices) == 4
 
 
-def test_tables_of_the_paper_say_so_before_the_figures_are_made(without_torch, tmp_path):
-    for name in ("all", "table1", "table2"):
-        with pytest.raises(ValueError, match=f"reproduce {name} needs PyTorch"):
-            reproduce.run(name, tmp_path, True, 0, None)
-
-
 def test_the_command_line_says_so(untuned, monkeypatch):
     def torchless(*arguments, **options):
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
-    monkeypatch.setattr("untuned.cli.recipe", torchless)
-    code, _, err = untuned("reproduce", "figure1")
+    monkeypatch.setattr("untuned.commands.methods.show", torchless)
+    code, _, err = untuned("methods")
     assert code == 2
     assert err.startswith("untuned: This needs PyTorch, which is not installed; ")
 
