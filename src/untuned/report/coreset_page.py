@@ -1,15 +1,18 @@
-"""The page of `untuned coreset`: what was kept, per class."""
+"""The page of `untuned coreset`: the rows that were kept, and how many of each class."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from untuned.report import charts, drawings, page, rows
+from untuned.report import charts, drawings, page, pictures
 from untuned.report.grid import grid
-from untuned.report.run_page import Contents, Run
+from untuned.report.run_page import Contents, Run, first_of
 
 if TYPE_CHECKING:
     import pandas
+
+MOST_ROWS = 500  # more would slow down a phone; the table in the folder has all of them
+MOST_COLUMNS = 12  # of the user's columns; nobody would read more
 
 
 def contents(run: Run) -> Contents:
@@ -32,11 +35,17 @@ def contents(run: Run) -> Contents:
             page.Section(
                 "Weights of the kept rows",
                 "How much each kept row counts in training.",
-                drawings.side_by_side(
+                page.side_by_side(
                     drawings.histogram(weights, "Weights", "weight", 0, float(weights.max()))
                 ),
             ),
-            _rows(run, kept),
+            page.Section(
+                "Kept rows",
+                "The heaviest first. Press a heading to sort. Rows are counted from 0; all of "
+                f"them, with all columns, are in {run.found['files']['kept']}."
+                + first_of(MOST_ROWS, len(kept)),
+                _rows(run, kept.iloc[:MOST_ROWS]),
+            ),
         ],
     )
 
@@ -45,25 +54,24 @@ def _per_class(summary: dict[str, Any]) -> str:
     import pandas
 
     classes, chosen = summary["classes"], summary["kept_per_class"]
-    frame = pandas.DataFrame(
-        {
-            "class": list(classes),
-            "rows": list(classes.values()),
-            "kept": [chosen[name] for name in classes],
-        }
-    )
+    frame = pandas.DataFrame({"class": list(classes), "rows": list(classes.values())})
+    frame["kept"] = [chosen[name] for name in classes]
     shares = {
         "share of all rows": frame["rows"] / frame["rows"].sum(),
         "share of the kept": frame["kept"] / frame["kept"].sum(),
     }
     chart = charts.side_by_side(charts.groups(list(classes), shares, "Classes before and after"))
     for name, values in shares.items():
-        frame[name] = values.map(lambda share: f"{share:.1%}")
+        frame[name] = values.map("{:.1%}".format)
     return chart + grid(frame, "Classes", sorted_by="class")
 
 
-def _rows(run: Run, kept: pandas.DataFrame) -> page.Section:
+def _rows(run: Run, kept: pandas.DataFrame) -> str:
+    """Row, weight and label, then the user's columns; images are drawn."""
+    label = run.found["input"]["label"]
     front = kept.iloc[:, :2].set_axis(["row", "weight"], axis=1)
-    front = front.assign(label=kept[run.found["input"]["label"]].astype(str))
-    text = "The heaviest first. " + rows.note(run, "kept", len(kept))
-    return page.Section("Kept rows", text, rows.view(run, kept, 2, front, ("label",)))
+    front = front.assign(label=kept[label].astype(str))
+    uris, theirs = pictures.split(kept.iloc[:, 2:].drop(columns=label), run.found["images"])
+    theirs = theirs.iloc[:, :MOST_COLUMNS]
+    twice = {name: f"{name} (yours)" for name in theirs.columns if name in front.columns}
+    return grid(front.join(theirs.rename(columns=twice)), "Rows", ("label",), uris)
