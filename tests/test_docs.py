@@ -61,6 +61,20 @@ def test_pictures_are_drawn_from_the_tables_of_their_pages(tmp_path):
         assert f"](results/{name}.png)" in (ROOT / "docs" / page).read_text()
 
 
+@pytest.mark.process
+def test_a_picture_of_a_job_is_drawn_by_its_script(tmp_path):
+    script = ROOT / "benchmarks" / "draw_jobs.py"
+    subprocess.run([sys.executable, script, "regularization", "--out", tmp_path], check=True)
+    assert (tmp_path / "regularization.png").stat().st_size > 10_000
+    jobs = runpy.run_path(str(script))["PICTURES"]
+    assert {path.stem for path in (ROOT / "docs" / "jobs").iterdir()} == set(jobs)
+
+
+def test_pictures_are_small():
+    for path in (ROOT / "docs").rglob("*.*"):
+        assert path.suffix not in (".png", ".svg") or path.stat().st_size < 100_000, path
+
+
 def test_architecture_page_lists_every_package_and_has_its_pictures():
     text = (ROOT / "docs" / "architecture.md").read_text()
     source = ROOT / "src" / "untuned"
