@@ -23,3 +23,10 @@ def opened(browser, page, width=1200):
 
 def find(browser, selector):
     return browser.find_elements("css selector", selector)
+
+
+def each(browser, selector, script):
+    """What a script says of each element."""
+    return browser.execute_script(
+        f"return Array.from(document.querySelectorAll(arguments[0]), (each) => {script})", selector
+    )
