@@ -65,9 +65,9 @@ def _path(run: Run) -> page.Section:
         "The path",
         "First, one strength for all features, strong penalties on the left: coefficients of "
         "standardised features, and the mean loss of the rows held back with its standard error. "
-        "The dashed line is where it is least. Then how the strengths were found, step by step, "
-        "and the features in the order in which they enter the model. The first few are "
-        "coloured; the mouse names the others.",
+        "The dashed line marks the least loss. Then how the strengths were found, step by step, "
+        "and the features in the order in which they enter the model. The first few have "
+        "colours; the mouse shows the names of the others.",
         charts.side_by_side(
             charts.lines(lines, "strength", "coefficient", "Coefficients", best),
             charts.band(path, "Loss of rows held back", best),

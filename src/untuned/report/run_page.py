@@ -107,7 +107,7 @@ def _contents(run: Run) -> Contents:
         made: Contents = importlib.import_module(PAGES[run.found["command"]]).contents(run)
         footer = (
             f"Made by untuned {run.found['versions']['untuned']} on {run.found['made']}. All "
-            "numbers are in result.json and the tables beside this page."
+            "numbers are in result.json and the tables next to this page."
         )
         return made._replace(sections=[*made.sections, *_about(run)], footer=footer)
     except CHANGED_BY_HAND as error:
