@@ -30,8 +30,8 @@ OURS = ("row", "quality", "given_label", "suggested_label", "weight", "digest", 
 def deck(run: Run, suspects: pandas.DataFrame) -> str:
     """The list of cards, the bar above it, and the data of both."""
     data = json.dumps(_data(run, suspects), ensure_ascii=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":  # none of them can end the element, or a line of script
-        data = data.replace(sign, f"\\u{ord(sign):04x}")
+    # None of these can then end the element, or a line of script.
+    data = data.translate({ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"})
     return Template(page.resource("cards.html")).substitute(
         label=html.escape(str(run.found["input"]["label"])),
         file=html.escape(str(run.found["files"]["suspects"])),

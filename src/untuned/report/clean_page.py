@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 20  # with more, a list of the most frequent pairs replaces the square of counts
 MOST_PAIRS = 100
+QUALITY = (
+    "Quality says how likely the given label is right: near 1 it is sound, near 0 it is suspect. "
+    "Weight is how much the row counts in training."
+)
+DIFFER = (
+    "Rows by the label they have and the label the model suggests. Off the diagonal the two differ."
+)
 LABELS = (2, 3)  # the columns with the labels given and suggested, in rows as in suspects
 
 
@@ -24,36 +31,22 @@ def contents(run: Run) -> Contents:
     verdicts, suspects = run.table("rows", names=labels), run.table("suspects", names=labels)
     if not is_numbers:
         verdicts = verdicts.astype({"given_label": str, "suggested_label": str})
-    quality = page.Section(
-        "Quality of all labels",
-        "Quality says how likely the given label is right: near 1 it is sound, near 0 it is "
-        "suspect. Weight is how much the row counts in training.",
-        page.side_by_side(
-            drawings.histogram(verdicts["quality"], "Quality", "quality of the label", 0, 1),
-            drawings.histogram(verdicts["weight"], "Weights", "weight in training", 0, 1),
-        )
-        + ("" if is_numbers else _per_class(verdicts)),
+    shown = page.side_by_side(
+        drawings.histogram(verdicts["quality"], "Quality", "quality of the label", 0, 1),
+        drawings.histogram(verdicts["weight"], "Weights", "weight in training", 0, 1),
     )
-    differ = page.Section(
-        "Given and suggested",
-        "Rows by the label they have and the label the model suggests. Off the diagonal the two "
-        "differ.",
-        "" if is_numbers else _confusion(verdicts),
-    )
-    return Contents(
-        f"Suspect labels in {run.source}",
-        _lead(run.found["summary"]),
-        [quality] if is_numbers else [differ, quality],
-        deck="" if suspects.empty else cards.deck(run, suspects),
-    )
+    shown += "" if is_numbers else _per_class(verdicts)
+    sections = [page.Section("Quality of all labels", QUALITY, shown)]
+    if not is_numbers:
+        sections.insert(0, page.Section("Given and suggested", DIFFER, _confusion(verdicts)))
+    deck = "" if suspects.empty else cards.deck(run, suspects)
+    title = f"Suspect labels in {run.source}"
+    return Contents(title, _lead(run.found["summary"]), sections, deck=deck)
 
 
 def _lead(summary: dict[str, Any]) -> str:
-    against = (
-        f"{summary['trusted_rows']:,} trusted rows"
-        if summary["trusted_rows"]
-        else "the other rows, by cross-fitting"
-    )
+    trusted = f"{summary['trusted_rows']:,} trusted rows"
+    against = trusted if summary["trusted_rows"] else "the other rows, by cross-fitting"
     lead = (
         f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
         f"({summary['share_of_rows']:.1%}), judged against {against}. {share_of_wrong(summary)}"
@@ -78,14 +71,13 @@ def share_of_wrong(summary: dict[str, Any]) -> str:
     if summary.get("noise_range"):
         low, high = summary["noise_range"]
         said += f" ({low:.1%} to {high:.1%} are possible)"
-    sentences = [f"{said}.", summary.get("doubt", "")]
-    more = summary.get("more_disputed_labels", 0)
-    if more:
-        sentences.append(
-            f"Beyond the suspects, the models take {more:,} rows for another class. Those classes "
+    said += f". {summary.get('doubt', '')}".rstrip()
+    if more := summary.get("more_disputed_labels", 0):
+        said += (
+            f" Beyond the suspects, the models take {more:,} rows for another class. Those classes "
             "overlap, or people mistook one for the other; untuned clean --disputed shows them."
         )
-    return " ".join(filter(None, sentences))
+    return said
 
 
 def _confusion(verdicts: pandas.DataFrame) -> str:
@@ -103,9 +95,9 @@ def _confusion(verdicts: pandas.DataFrame) -> str:
     largest = max([1, *(n for i, row in enumerate(counts) for j, n in enumerate(row) if i != j)])
     head = "".join(f'<th scope="col">{escape(each)}</th>' for each in classes)
     lines = ""
-    for i, (name, row) in enumerate(zip(classes, counts, strict=True)):
+    for i, row in enumerate(counts):
         cells = "".join(_square(count, i == j, largest) for j, count in enumerate(row))
-        lines += f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
+        lines += f'<tr><th scope="row">{escape(classes[i])}</th>{cells}</tr>'
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="Given and suggested labels">'
         '<table class="confusion"><caption>Given label down, suggested label across.</caption>'

@@ -27,27 +27,18 @@ def contents(run: Run) -> Contents:
             "this is not a test on fresh data."
         )
     weights = kept.iloc[:, 1]
-    return Contents(
-        f"Rows to keep of {run.source}",
-        lead,
-        [
-            page.Section("Kept per class", body=_per_class(summary)),
-            page.Section(
-                "Weights of the kept rows",
-                "How much each kept row counts in training.",
-                page.side_by_side(
-                    drawings.histogram(weights, "Weights", "weight", 0, float(weights.max()))
-                ),
-            ),
-            page.Section(
-                "Kept rows",
-                "The heaviest first. Press a heading to sort. Rows are counted from 0; all of "
-                f"them, with all columns, are in {run.found['files']['kept']}."
-                + first_of(MOST_ROWS, len(kept)),
-                _rows(run, kept.iloc[:MOST_ROWS]),
-            ),
-        ],
+    chart = drawings.histogram(weights, "Weights", "weight", 0, float(weights.max()))
+    counts = "How much each kept row counts in training."
+    about = (
+        "The heaviest first. Press a heading to sort. Rows are counted from 0; all of them, with "
+        f"all columns, are in {run.found['files']['kept']}.{first_of(MOST_ROWS, len(kept))}"
     )
+    sections = [
+        page.Section("Kept per class", body=_per_class(summary)),
+        page.Section("Weights of the kept rows", counts, page.side_by_side(chart)),
+        page.Section("Kept rows", about, _rows(run, kept.iloc[:MOST_ROWS])),
+    ]
+    return Contents(f"Rows to keep of {run.source}", lead, sections)
 
 
 def _per_class(summary: dict[str, Any]) -> str:

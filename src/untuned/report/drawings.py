@@ -25,18 +25,13 @@ class _Scale(NamedTuple):
     low: float
     high: float
     ticks: list[tuple[float, str]]
-    is_log: bool = False
-
-    def share(self, values: Any) -> np.ndarray:
-        values = np.asarray(values, float)
-        values = np.log10(values) if self.is_log else values
-        return (values - self.low) / (self.high - self.low)
 
     def x(self, values: Any) -> Any:
-        return LEFT + self.share(values) * (WIDTH - LEFT - RIGHT)
+        return LEFT + (values - self.low) / (self.high - self.low) * (WIDTH - LEFT - RIGHT)
 
     def y(self, values: Any) -> Any:
-        return HEIGHT - BOTTOM - self.share(values) * (HEIGHT - TOP - BOTTOM)
+        share = (values - self.low) / (self.high - self.low)
+        return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
 
 def histogram(values: Any, title: str, axis: str, low: float, high: float) -> str:
@@ -71,11 +66,11 @@ def _lines(
     for name, (values, colour) in lines.items():
         y = np.asarray(values, float)
         usable = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (y > 0 if is_log else True))
-        points[name, colour] = x[usable], y[usable]
+        points[name, colour] = x[usable], np.log10(y[usable]) if is_log else y[usable]
     shown = np.concatenate([y for _, y in points.values()])
     if not len(shown):
         return _drawing(title, "step", _linear(0, 1), _linear(0, 1), "")
-    make = _logarithmic if is_log else _linear
+    make = _powers if is_log else _linear
     across, up = _linear(x.min(), x.max(), whole=True), make(shown.min(), shown.max())
     body, place = "", LEFT
     for (name, colour), (a, b) in points.items():
@@ -97,7 +92,7 @@ def _drawing(title: str, axis: str, across: _Scale, up: _Scale, body: str) -> st
     name, marks = html.escape(title), ""
     middle = (LEFT + WIDTH - RIGHT) / 2
     for value, words in up.ticks:
-        y = up.y(10**value if up.is_log else value)
+        y = up.y(value)
         marks += _element("line", class_="axis", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)
         marks += _element("text", words, x=LEFT - 6, y=y + 4, text_anchor="end")
     for place, words, below in (
@@ -133,8 +128,9 @@ def _linear(low: float, high: float, whole: bool = False) -> _Scale:
     return _Scale(low, high, [(tick, f"{tick:,.10g}"[:9]) for tick in ticks])
 
 
-def _logarithmic(low: float, high: float) -> _Scale:
-    first, last = floor(log10(low)), ceil(log10(high))
+def _powers(low: float, high: float) -> _Scale:
+    """Ticks at powers of ten, between logarithms."""
+    first, last = floor(low), ceil(high)
     last += first == last
     powers = range(first, last + 1, max(1, ceil((last - first) / 5)))
-    return _Scale(first, last, [(power, f"1e{power}") for power in powers], is_log=True)
+    return _Scale(first, last, [(power, f"1e{power}") for power in powers])

@@ -25,6 +25,8 @@ def grid(
     `name` tells a screen reader what the table holds. `pictures` are data URIs, one for each row
     of a frame with a column "row". `sorted_by` is the column by which the rows come sorted.
     """
+    from pandas.api import types
+
     columns = list(frame.columns)
     head, cells = "", []
     if pictures is not None:
@@ -34,7 +36,8 @@ def grid(
         cells.append([f'<td><img src="{uri}" alt="{alt}"></td>' for uri, alt in shown])
     for place, column in enumerate(columns):
         values = frame.iloc[:, place]
-        kind = "" if _is_numeric(values) else ' class="text"'
+        is_number = types.is_numeric_dtype(values) and not types.is_bool_dtype(values)
+        kind = "" if is_number else ' class="text"'
         order = ' aria-sort="ascending"' if column == sorted_by else ""
         head += f'<th scope="col"{kind}{order}><button>{escape(str(column))}</button></th>'
         cells.append([_cell(value, kind) for value in values])
@@ -83,9 +86,3 @@ def _cell(value: Any, kind: str) -> str:
     if kind:
         return f"<td{kind}>{escape(text(value))}</td>"
     return f'<td data-value="{text(value)}">{escape(text(value, 4))}</td>'
-
-
-def _is_numeric(values: pandas.Series) -> bool:
-    from pandas.api import types
-
-    return types.is_numeric_dtype(values) and not types.is_bool_dtype(values)

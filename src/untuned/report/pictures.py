@@ -25,16 +25,14 @@ def split(
 
 def data_uris(rows: np.ndarray, side: int, largest: float) -> list[str]:
     """One grey image for each row; where most pixels are dark, shades are reversed."""
+    from PIL import Image
+
     shades = np.clip(np.nan_to_num(rows, nan=0.0) / largest, 0, 1)
     if shades.size and shades.mean() < 0.5:
         shades = 1 - shades
-    images = np.round(255 * shades).astype(np.uint8).reshape(len(rows), side, side)
-    return [f"data:image/png;base64,{base64.b64encode(_png(image)).decode()}" for image in images]
-
-
-def _png(image: np.ndarray) -> bytes:
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.fromarray(image).save(file, "png", optimize=True)
-    return file.getvalue()
+    uris = []
+    for image in np.round(255 * shades).astype(np.uint8).reshape(len(rows), side, side):
+        file = io.BytesIO()
+        Image.fromarray(image).save(file, "png", optimize=True)
+        uris.append(f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}")
+    return uris

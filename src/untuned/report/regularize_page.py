@@ -19,22 +19,17 @@ def contents(run: Run) -> Contents:
     """Strengths as a chart and a table, their path, and the coefficients."""
     summary, found = run.found["summary"], run.found["input"]
     coefficients = run.table("coefficients", names=FIRST)
-    largest = coefficients.iloc[:MOST_COEFFICIENTS]
-    return Contents(
-        f"Penalties for {found['label']} in {run.source}",
+    title = f"Penalties for {found['label']} in {run.source}"
+    lead = (
         f"A linear model of {found['task']} from {summary['rows']:,} rows and "
-        f"{summary['features']:,} features. {strengths_in_words(summary)}",
-        [
-            _strengths(run),
-            _path(run),
-            page.Section(
-                "Coefficients",
-                "Of the standardised features, so that their sizes can be compared."
-                + first_of(MOST_COEFFICIENTS, len(coefficients)),
-                grid(largest.rename(columns={largest.columns[0]: "feature"}), "Coefficients"),
-            ),
-        ],
+        f"{summary['features']:,} features. {strengths_in_words(summary)}"
     )
+    about = "Of the standardised features, so that their sizes can be compared."
+    about += first_of(MOST_COEFFICIENTS, len(coefficients))
+    largest = coefficients.rename(columns={coefficients.columns[0]: "feature"})
+    table = grid(largest.iloc[:MOST_COEFFICIENTS], "Coefficients")
+    last = page.Section("Coefficients", about, table)
+    return Contents(title, lead, [_strengths(run), _path(run), last])
 
 
 def _strengths(run: Run) -> page.Section:
@@ -49,11 +44,8 @@ def _strengths(run: Run) -> page.Section:
             text += f" The chart shows the {len(shown)} weakest of {len(strengths):,}."
         chart = charts.side_by_side(_dots(shown, what, "penalty strength"))
     table = strengths.rename(columns={"largest_coefficient": "largest coefficient"})
-    return page.Section(
-        "One strength" if what == "all" else f"Strength per {what}",
-        text,
-        chart + grid(table, "Penalty strengths", sorted_by="strength"),
-    )
+    chart += grid(table, "Penalty strengths", sorted_by="strength")
+    return page.Section("One strength" if what == "all" else f"Strength per {what}", text, chart)
 
 
 def _path(run: Run) -> page.Section:

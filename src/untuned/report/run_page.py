@@ -19,12 +19,9 @@ from untuned.util.wording import brief, reason
 if TYPE_CHECKING:
     import pandas
 
-# For each command, the module whose function `contents(run)` gives title, lead and first sections.
-PAGES = {
-    "clean": "untuned.report.clean_page",
-    "coreset": "untuned.report.coreset_page",
-    "regularize": "untuned.report.regularize_page",
-}
+# Commands with a page. The function `contents(run)` of the module `clean_page` gives the title, the
+# lead and the first sections of the first one, and so on.
+COMMANDS = ("clean", "coreset", "regularize")
 FILE = "report.html"
 EXPECTED_FOLDER = "expected a folder that untuned clean, regularize or coreset wrote."
 # What making a page raises if somebody has changed its files by hand.
@@ -54,7 +51,6 @@ class Contents(NamedTuple):
     title: str
     lead: str
     sections: list[page.Section]
-    footer: str = ""
     deck: str = ""  # cards to decide on; the sections are then folded away above them
 
 
@@ -70,7 +66,7 @@ def read(folder: Path) -> Run:
         raise ValueError(
             f"{path} is not the result of a run on a table; {EXPECTED_FOLDER}"
         ) from error
-    if not isinstance(command, str) or command not in PAGES:
+    if not isinstance(command, str) or command not in COMMANDS:
         raise ValueError(f"{path} was written by the command {brief(command)}, which has no page.")
     return Run(folder, found)
 
@@ -81,7 +77,7 @@ def write(folder: Path, out: Path) -> Path:
     path = out / FILE
     if out.resolve() != folder.resolve():
         _check_ours(path)
-    content = page.whole(*_contents(run)).encode()
+    content = _html(run).encode()
     out.mkdir(parents=True, exist_ok=True)
     put(path, content)
     return path
@@ -101,15 +97,17 @@ def _check_ours(path: Path) -> None:
     )
 
 
-def _contents(run: Run) -> Contents:
-    """All that the page says; an error of one sentence where files contradict each other."""
+def _html(run: Run) -> str:
+    """The page; an error of one sentence where files contradict each other."""
     try:
-        made: Contents = importlib.import_module(PAGES[run.found["command"]]).contents(run)
+        module = importlib.import_module(f"untuned.report.{run.found['command']}_page")
+        made: Contents = module.contents(run)
         footer = (
             f"Made by untuned {run.found['versions']['untuned']} on {run.found['made']}. All "
             "numbers are in result.json and the tables next to this page."
         )
-        return made._replace(sections=[*made.sections, *_about(run)], footer=footer)
+        sections = [*made.sections, *_about(run)]
+        return page.whole(made.title, made.lead, sections, footer, made.deck)
     except CHANGED_BY_HAND as error:
         if isinstance(error, ValueError) and str(error).endswith(files.EXPECTED):
             raise
@@ -137,11 +135,9 @@ def _about(run: Run) -> list[page.Section]:
     settings = _pairs("setting", found["input"] | found["settings"])
     command = f"<pre><code>{html.escape(found['command_line'])}</code></pre>\n"
     tables = page.side_by_side(settings, _pairs("package", found["versions"]))
-    return [
-        *([_search(run)] if found["run"] else []),
-        page.Section("Columns", "\n\n".join(found["notes"]), _columns(found["columns"])),
-        page.Section("Settings and versions", body=command + tables),
-    ]
+    columns = page.Section("Columns", "\n\n".join(found["notes"]), _columns(found["columns"]))
+    last = page.Section("Settings and versions", body=command + tables)
+    return [_search(run), columns, last] if found["run"] else [columns, last]
 
 
 def _search(run: Run) -> page.Section:
