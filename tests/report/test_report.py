@@ -5,7 +5,6 @@ import io
 import json
 import re
 import shutil
-import time
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from PIL import Image
 from sklearn.datasets import load_digits, load_wine
 
 import standins
-from pages import each, find, job, opened
+from pages import each, eventually, find, job, opened
 from untuned.commands.clean import clean
 from untuned.commands.coreset import coreset
 from untuned.commands.regularize import regularize
@@ -165,10 +164,9 @@ def test_charts_are_as_large_as_they_were_drawn(runs, browser):
 def test_charts_show_names_as_they_are(runs, browser):
     """plotly would take <b> in a name for one of its own marks."""
     opened(browser, runs / "coreset" / "report.html")
-    until, shown = time.monotonic() + 10, [""]
-    while "" in shown and time.monotonic() < until:  # a chart is drawn anew when it is fitted
-        shown = each(browser, ".xtick text", "each.textContent")
-    assert shown == ["<b>red</b>", "a&b", 'say "white"']
+    shown = ["<b>red</b>", "a&b", 'say "white"']
+    # A chart is drawn anew when it is fitted.
+    assert eventually(lambda: each(browser, ".xtick text", "each.textContent") == shown)
 
 
 @pytest.mark.browser
@@ -178,10 +176,8 @@ def test_nothing_sticks_out_sideways(runs, browser, command, width):
     opened(browser, runs / command / "report.html", width)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     excess = "each.querySelector('.main-svg').clientWidth - each.clientWidth"
-    until = time.monotonic() + 10  # plotly fits a chart a moment after it is asked to
-    while max(found := [0, *each(browser, ".plotly-graph-div", excess)]) > 1:
-        assert time.monotonic() < until, found
-        time.sleep(0.05)
+    # plotly fits a chart a moment after it is asked to.
+    assert eventually(lambda: max([0, *each(browser, ".plotly-graph-div", excess)]) <= 1)
 
 
 def test_what_is_counted_has_whole_numbers_beside_it():
