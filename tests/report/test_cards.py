@@ -238,6 +238,9 @@ def test_all_cards_are_printed(page, browser, tmp_path):
     on_screen = len(find(browser, ".card"))
     browser.execute_script("dispatchEvent(new Event('beforeprint'))")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    # Paper has another size than the window, which is no reason to take cards away.
+    resized = "dispatchEvent(new Event('resize')); requestAnimationFrame(() => "
+    browser.execute_async_script(f"{resized}requestAnimationFrame(arguments[0]))")
     tops = each(browser, ".card", "each.offsetTop")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     browser.execute_script("dispatchEvent(new Event('afterprint'))")
