@@ -18,6 +18,14 @@ QUALITY = (
     "Quality says how likely the given label is right: near 1 it is sound, near 0 it is suspect. "
     "Weight is how much the row counts in training."
 )
+EARLIER = (
+    " Before, {confirmed_labels:,} labels were confirmed, {corrected_labels:,} corrected and "
+    "{unclear_labels:,} found unclear."
+)
+ON_PURPOSE = (
+    " Of these labels {wrong_labels:,} were made wrong on purpose; "
+    "{wrong_labels_among_suspects:,} of them are among the suspects."
+)
 DIFFER = (
     "Rows by the label they have and the label the model suggests. Off the diagonal the two differ."
 )
@@ -47,22 +55,10 @@ def contents(run: Run) -> Contents:
 def _lead(summary: dict[str, Any]) -> str:
     trusted = f"{summary['trusted_rows']:,} trusted rows"
     against = trusted if summary["trusted_rows"] else "the other rows, by cross-fitting"
-    lead = (
-        f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
-        f"({summary['share_of_rows']:.1%}), judged against {against}. {share_of_wrong(summary)}"
-    )
-    if "corrected_labels" in summary:
-        lead += (
-            f" Before, {summary['confirmed_labels']:,} labels were confirmed, "
-            f"{summary['corrected_labels']:,} corrected and {summary['unclear_labels']:,} found "
-            "unclear."
-        )
-    if "wrong_labels" in summary:
-        lead += (
-            f" Of these labels {summary['wrong_labels']:,} were made wrong on purpose; "
-            f"{summary['wrong_labels_among_suspects']:,} of them are among the suspects."
-        )
-    return lead
+    found = "{suspect_labels:,} of {rows:,} labels look wrong ({share_of_rows:.1%}), judged against"
+    lead = f"{found.format_map(summary)} {against}. {share_of_wrong(summary)}"
+    lead += EARLIER.format_map(summary) if "corrected_labels" in summary else ""
+    return lead + (ON_PURPOSE.format_map(summary) if "wrong_labels" in summary else "")
 
 
 def share_of_wrong(summary: dict[str, Any]) -> str:

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     import pandas
 
 MOST_ROWS = 500  # more would slow down a phone; the table in the folder has all of them
+ACCURACY = (
+    " A model trained on them is right on {accuracy_on_other_rows:.1%} of the other rows; trained "
+    "on as many rows picked at random it is right on {accuracy_of_random_rows:.1%}. The other rows "
+    "took part in the choice, so this is not a test on fresh data."
+)
 MOST_COLUMNS = 12  # of the user's columns; nobody would read more
 
 
@@ -19,13 +24,7 @@ def contents(run: Run) -> Contents:
     """Kept rows per class, their weights, and the rows themselves."""
     summary, kept = run.found["summary"], run.table("kept")
     lead = f"Kept {summary['kept']:,} of {summary['rows']:,} rows."
-    if summary["accuracy_on_other_rows"] is not None:
-        lead += (
-            f" A model trained on them is right on {summary['accuracy_on_other_rows']:.1%} of the "
-            f"other rows; trained on as many rows picked at random it is right on "
-            f"{summary['accuracy_of_random_rows']:.1%}. The other rows took part in the choice, so "
-            "this is not a test on fresh data."
-        )
+    lead += "" if summary["accuracy_on_other_rows"] is None else ACCURACY.format_map(summary)
     weights = kept.iloc[:, 1]
     chart = drawings.histogram(weights, "Weights", "weight", 0, float(weights.max()))
     counts = "How much each kept row counts in training."
