@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -261,8 +262,8 @@ class Reweighter:
         return {name: part for name, part in parts if part.requires_grad}
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a later run needs to go on bit for bit; torch.save takes it."""
-        return {
+        """A copy of all that a later run needs to go on bit for bit; torch.save takes it."""
+        state = {
             "form": self._form.state_dict(),
             "directions": [direction.state_dict() for direction in self._directions],
             "halves": self._halves.state_dict() if self._halves else None,
@@ -275,16 +276,20 @@ class Reweighter:
             "turns": self._turns,
             "moved": self._moved,
         }
+        return deepcopy(state)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where `state_dict` was taken."""
         given, own = state["form"]["x"], self._form.x
-        if given.shape != own.shape:
+        last, size = state["last"], None if self._last is None else len(self._last)
+        is_other = state["form"].keys() != self._form.state_dict().keys()
+        if is_other or given.shape != own.shape or size != (None if last is None else len(last)):
             raise ValueError(
                 f"The state holds {len(given)} weights and this Reweighter has {len(own)}; "
                 "expected the state of one with the same form and rows."
             )
         self._form.load_state_dict(state["form"])
+        self._directions = [Direction(self._parameters())]
         for half, kept in enumerate(state["directions"]):
             self._direction(half).load_state_dict(kept)
         if self._halves is not None:

@@ -51,7 +51,8 @@ class Shares:
     def worth(self, trusted: Mapping[int, int], half: Mapping[int, int]) -> dict[int, float]:
         """How much a trusted row of each class counts, from the numbers of trusted rows of a class
         in all and in the half; nothing where all count the same."""
-        seen = {label: count for label, count in self._counts.items() if label >= 0 and count > 0}
+        counts = sorted(self._counts.items())  # the same order, and sums, after a resume
+        seen = {label: count for label, count in counts if label >= 0 and count > 0}
         rows, drawn = sum(seen.values()), sum(trusted.values())
         self._absent, self.meant = [], False
         if len(seen) < 2 or not trusted.keys() <= seen.keys():
@@ -72,11 +73,13 @@ class Shares:
         return ~torch.isin(self._labels[index], absent)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"labels": self._labels}
+        return {"labels": self._labels, "absent": self._absent, "meant": self.meant}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._labels.copy_(state["labels"])
         self._counts = Counter(self._labels.tolist())
+        # Trusted rows may come in another form from now on, which tells neither anew.
+        self._absent, self.meant = list(state["absent"]), bool(state["meant"])
 
 
 def labels_of(losses: torch.Tensor) -> torch.Tensor:
