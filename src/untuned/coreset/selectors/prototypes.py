@@ -25,7 +25,7 @@ import numpy as np
 from scipy import linalg
 
 from untuned.coreset.baselines import Selection, equal_quotas
-from untuned.coreset.selectors.candidates import Candidates
+from untuned.coreset.selectors.candidates import Candidates, are_words
 from untuned.coreset.selectors.kernels import tangent_kernel
 
 MOST_ROWS = 2_000  # of a class that are looked at; more say little more about its mean
@@ -174,12 +174,14 @@ def looked_at(c: Candidates, members: np.ndarray, quota: int) -> np.ndarray:
 
 
 def kernel_of(c: Candidates, rows: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
-    """The kernel of inputs, plus that of the model's features; between rows and `others`."""
-    kernel = tangent_kernel(c.flat[rows], None if others is None else c.flat[others])
-    if c.model is not None:
-        features = c.features
-        kernel += tangent_kernel(features[rows], None if others is None else features[others])
-    return kernel
+    """The kernel of inputs, plus that of the model's features; between rows and `others`.
+
+    Numbers of words have no direction, so there it is that of features alone.
+    """
+    of = lambda X: tangent_kernel(X[rows], None if others is None else X[others])
+    if c.model is None:
+        return of(c.flat)
+    return of(c.features) if are_words(c.X, c.model) else of(c.flat) + of(c.features)
 
 
 def herd_towards(kernel: np.ndarray, towards: np.ndarray, count: int) -> np.ndarray:
