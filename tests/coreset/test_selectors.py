@@ -662,3 +662,11 @@ def test_words_stay_whole_numbers_and_any_float_serves(method, dtype):
     seen = candidates._inputs_of_last_layer(model, words)
     expected = model.embed(torch.tensor(words)).mean(1).detach().float()
     np.testing.assert_allclose(seen, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0.0, 2e3, 1e8])
+def test_seeding_does_not_depend_on_where_zero_is(offset):
+    X, y = np.random.default_rng(0).standard_normal((80, 3)).round(3) * 6, np.zeros(80, int)
+    here = coreset.select(None, X, y, 10, method="k-means-features").indices
+    there = coreset.select(None, X + offset, y, 10, method="k-means-features").indices
+    assert here.tolist() == there.tolist()
