@@ -87,15 +87,15 @@ def test_rows_may_come_again_with_other_labels():
     assert again.worth({0: 2, 1: 2}, {0: 1, 1: 1}) == {0: 0.5, 1: 1.5}
 
 
-def test_a_class_without_trusted_rows_is_judged_only_where_that_is_meant():
+def test_a_class_without_trusted_rows_is_usable_only_where_that_is_meant():
     labels = np.append(np.repeat(range(10), 100), -1)
     shares, rows = shares_of(labels), torch.tensor([999, 0, 1000, 998])
-    assert shares.judged(rows).all()
+    assert shares.usable(rows).all()
     few, many = (dict.fromkeys(range(9), count) for count in (4, 40))
     assert shares.worth(few, few)
-    assert shares.judged(rows).tolist() == [False, True, True, False]
+    assert shares.usable(rows).tolist() == [False, True, True, False]
     assert not shares.worth(many, many)
-    assert shares.judged(rows).all()
+    assert shares.usable(rows).all()
 
 
 @pytest.mark.parametrize("rows", [(50, 50), (900, 10)])

@@ -42,7 +42,7 @@ class Reweighter:
 
     There are far more weights than trusted rows, so weights could learn these by heart and do harm
     where all labels are right. Therefore the trusted rows are taken as two halves, and what weights
-    learn from one half is judged by the other. Where it does not help there, all are equal again.
+    learn from one half is tested on the other. Where it does not help there, all are equal again.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Reweighter:
             self._form = Rows(int(rows or 0), device)
         else:
             self._form = OfLoss(device) if form == "loss" else OfBatch(device)
-        # Other forms have no table of rows: what each was given last is kept beside them.
+        # Other forms have no table of rows: what each was given last is kept apart.
         self._last = None if form == "rows" else torch.full((rows or 0,), 0.5, device=device)
         self._halves = Halves(limit=rows) if form == "rows" and rows else None
         self._shares = Shares(int(rows or 0) if form == "rows" else 0, device)
@@ -234,7 +234,7 @@ class Reweighter:
         columns = columns[torch.isfinite(columns).all(dim=1)]
         self._moved += len(columns)
         if isinstance(form, Rows):
-            columns = columns[self._shares.judged(columns[:, 0].long())]
+            columns = columns[self._shares.usable(columns[:, 0].long())]
         if not len(columns):
             return
         key, products = columns.T

@@ -29,7 +29,8 @@ class Shares:
 
         sum over k of (o_k - T pi_k)^2 / (T pi_k (1 + T / N)) <= K - 1 + 2 sqrt(2 (K - 1)).
 
-    A class that has no trusted row by chance is not judged: by all others it is only in the way.
+    Where a class has no trusted row by chance, its rows keep their weights: trusted rows of
+    other classes alone would only lower them.
     """
 
     def __init__(self, rows: int, device: torch.device):
@@ -67,8 +68,8 @@ class Shares:
         size = sum(half.values())
         return {label: seen[label] / rows * size / count for label, count in half.items()}
 
-    def judged(self, index: torch.Tensor) -> torch.Tensor:
-        """Which rows are of a class that trusted rows can speak for."""
+    def usable(self, index: torch.Tensor) -> torch.Tensor:
+        """Which rows are of a class of which trusted rows tell something."""
         absent = index.new_tensor(self._absent, dtype=torch.int64)
         return ~torch.isin(self._labels[index], absent)
 
@@ -79,7 +80,7 @@ class Shares:
         self._labels.copy_(state["labels"])
         self._counts = Counter(self._labels.tolist())
         # Trusted rows may come in another form from now on, which tells neither anew.
-        self._absent, self.meant = list(state["absent"]), bool(state["meant"])
+        self._absent, self.meant = list(state.get("absent", [])), bool(state.get("meant"))
 
 
 def labels_of(losses: torch.Tensor) -> torch.Tensor:

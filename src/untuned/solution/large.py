@@ -135,7 +135,7 @@ def _find(given: Task, function: Any, y0: Any, most: int, is_try: bool) -> tuple
     enough = ops.where(convex, ops.scalar(s.tol or 0.0, y0), ops.scalar(near, y0))
     close = ((left.indefinite == 0) & close) | (norm <= enough * ops.norm(first))
     finite = ops.isfinite(value + ops.norm(found.grad) + ops.norm(found.y))
-    code = newton.verdict(ops.where, finite, close, convex, ops.scalar(0.0, y0))
+    code = newton.code_of(ops.where, finite, close, convex, ops.scalar(0.0, y0))
     return found.y, lib.zeros_like(y0[:1]) + code, sure
 
 

@@ -211,12 +211,12 @@ def solve(
 
         trial = (zero + 2, at.y, at.value, at.grad, energy, never, zero)
         _, y, value, grad, energy_t, moved, _ = lib.while_loop(too_far, shorten, trial)
-        settled = never
+        exact = never
         if region.everywhere:
             # Where a step ends at the minimum and g's Hessian is the same there, as a quadratic's
             # is, there is nothing to look at again.
             rounded = 2 * ROUNDING * epsilon * times(sizes, abs(y))
-            settled = g.has_hessian(y, hessian, moved & (abs(grad) <= rounded).all(-1)[..., None])
+            exact = g.has_hessian(y, hessian, moved & (abs(grad) <= rounded).all(-1)[..., None])
         at_its_end = levelled(value) & (energy_t > 0.25 * energy)
         stuck = ~moved | at_its_end
         # Within a set a Newton step may fail where one down the slope does not.
@@ -230,8 +230,8 @@ def solve(
             energy=energy,
             slow=lib.where(energy > FALL * at.energy, at.slow + 1, zero),
             regular=factor.regular,
-            found=at_rest | settled,
-            done=at_rest | settled | (stuck & ~may_descend),
+            found=at_rest | exact,
+            done=at_rest | exact | (stuck & ~may_descend),
             descend=~at_rest & may_descend,
             steps=at.steps + 1,
         )
@@ -243,10 +243,10 @@ def solve(
     close = at.done & (at.found | close)
     finite = is_finite(lib, at.value, at.grad, at.y)
     regular = at.regular & ((at.slow < SLOW) | (tol is not None))
-    return Found(at.y, verdict(lib.where, finite, close, regular, zero), at.root)
+    return Found(at.y, code_of(lib.where, finite, close, regular, zero), at.root)
 
 
-def verdict(where: Any, finite: Any, close: Any, convex: Any, zero: Any) -> Any:
+def code_of(where: Any, finite: Any, close: Any, convex: Any, zero: Any) -> Any:
     """What is to be said of a solution."""
     convex_code = where(close, FINE + zero, NOT_FOUND + zero)
     other_code = where(close, NOT_CONVEX + zero, LOST + zero)

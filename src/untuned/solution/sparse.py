@@ -249,5 +249,5 @@ def solve(
     close = at.done & (at.found | close)
     finite = newton.is_finite(lib, at.value, at.grad, at.y)
     regular = at.regular & ((at.slow < newton.SLOW) | (tol is not None))
-    code = newton.verdict(lib.where, finite, close, regular, zero)
+    code = newton.code_of(lib.where, finite, close, regular, zero)
     return newton.Found(at.y, code, at.y[..., None, :0])
