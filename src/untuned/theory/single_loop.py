@@ -261,11 +261,6 @@ def promise(k: Constants, solver: STFBO, t: int) -> float:
     return a_4(k, solver) * math.log(max(t, 1)) + b_4(k, solver) + gap
 
 
-def alpha_bound(k: Constants, solver: STFBO, t: int, phi: float) -> float:
-    """alpha_t <= C_alpha + (a_4 log(t) + b_4 + 4 (Phi(x0) - inf Phi)) phi_t (Prop. 5)."""
-    return thresholds(k, solver).alpha + promise(k, solver, t) * phi
-
-
 def theorem_2(k: Constants, solver: STFBO, T: int) -> float:
     """Theorem 2: the bound on (1/T) sum over t < T of |grad Phi(x_t)|^2, of order log^4(T) / T.
 
