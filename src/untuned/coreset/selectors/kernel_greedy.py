@@ -56,34 +56,22 @@ class Machine(NamedTuple):
 
 
 class Inner:
-    """g: the loss weighted by x, with the penalty. Rows without weight cost nothing."""
+    """g: the loss weighted by x, with the penalty, at one x, whose zeros cost nothing."""
 
-    def __init__(self, machine: Machine):
-        self.machine = machine
-        self._x: np.ndarray | None = None
-
-    def _coreset(self, x: np.ndarray) -> tuple[Machine, np.ndarray]:
-        if self._x is None or not np.array_equal(x, self._x):
-            rows = np.flatnonzero(x)
-            self._x, self._found = x, (self.machine.of(rows), x[rows])
-        return self._found
+    def __init__(self, machine: Machine, x: np.ndarray):
+        rows = np.flatnonzero(x)
+        self.machine, self.part, self.weight = machine, machine.of(rows), x[rows]
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        part, weight = self._coreset(x)
-        return float(weight @ part.losses(y) + PENALTY * np.vdot(y, y))
+        return float(self.weight @ self.part.losses(y) + PENALTY * np.vdot(y, y))
 
     def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """grad_y g."""
-        part, weight = self._coreset(x)
-        return ((weight * part.slopes(y)) @ part.X).T + 2 * PENALTY * y
-
-    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """g and its gradients."""
-        return self(x, y), self.machine.losses(y), self.grad_y(x, y)
+        return ((self.weight * self.part.slopes(y)) @ self.part.X).T + 2 * PENALTY * y
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
-        part, weight = self._coreset(x)
+        part, weight = self.part, self.weight
         bend = SOFTMAX.bend(y.T @ part.X.T, 0)
 
         def in_y(v: np.ndarray) -> np.ndarray:
@@ -122,11 +110,12 @@ def greedy_coreset(c: Candidates, size: int) -> Selection:
     X = (vectors * np.sqrt(values.clip(min=0))).astype(np.float32)
     machine = Machine(X, np.eye(len(c.classes), dtype=X.dtype)[:, c.label])
     share = c.share.astype(X.dtype)
-    o = Oracles(ops, Outer(machine, share), Inner(machine))
+    outer = Outer(machine, share)
     order, no_rows = [int(c.rng.integers(len(c)))], Batch(None, None)
     y = v = np.zeros((len(c), len(c.classes)), np.float32)
     while len(order) < size:
         x = corner(order, share)
+        o = Oracles(ops, outer, Inner(machine, x))
         found = train(o, x, (y, v), None, no_rows, (FINE, ROUGH), MOST_LINEAR_STEPS)
         y, v = found.inner.y, found.linear.z
         hypergrad = found.outer.grad_x - o.linear(x, y, None).cross(v)
