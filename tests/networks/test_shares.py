@@ -162,3 +162,28 @@ def test_weights_follow_shares_that_are_meant_and_no_others(meant):
             early.append([float(reweighter.weights[t == k].mean()) for k in (0, 1)])
     apart = np.diff(np.mean(early, axis=0))[0]
     assert apart > 0.1 if meant else abs(apart) < 0.03
+
+
+def test_labels_may_be_given_where_no_loss_tells_them():
+    """With them a loss of one's own is weighed as the cross-entropy that it is."""
+    random = np.random.default_rng(0)
+    labels = torch.as_tensor(np.append(random.integers(0, 5, 90), random.integers(0, 4, 10)))
+    D = torch.as_tensor(random.standard_normal((100, 6))).float()
+    own = lambda z, t: z.logsumexp(1) - z[torch.arange(len(z)), t]
+    weights = []
+    for is_own, given in ((False, False), (True, True), (True, False)):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(6, 5)
+        reweighter = untuned.Reweighter(model, rows=100)
+        batches = np.random.default_rng(1)
+        for _ in range(20):
+            index = torch.as_tensor(batches.permutation(100)[:40])
+            z, t = model(D[index]), labels[index]
+            losses = own(z, t) if is_own else cross_entropy(z, t, reduction="none")
+            trusted = lambda model=model: cross_entropy(model(D[90:]), labels[90:])
+            reweighter(losses, index, trusted, labels=t if given else None)
+        weights.append(reweighter.weights)
+    torch.testing.assert_close(weights[0], weights[1])
+    assert (weights[0] - weights[2]).abs().max() > 0.01
+    with pytest.raises(ValueError, match=r"labels has shape \(2,\) and type torch.int64"):
+        reweighter(losses, index, trusted, labels=t[:2])

@@ -17,6 +17,7 @@ from untuned.networks.given import (
     halves_of,
     one_number,
     require_usable,
+    row_classes,
     row_numbers,
 )
 from untuned.networks.halves import Halves, calls_of
@@ -108,6 +109,7 @@ class Reweighter:
         losses: torch.Tensor | Loss,
         index: torch.Tensor | None,
         trusted: Trusted,
+        labels: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """The weights of a batch, detached; every few calls they learn first.
 
@@ -123,6 +125,8 @@ class Reweighter:
             random, a model called in parts), give a pair of functions, one for each half; one is
             called at a time. The halves must not share a row, and should have as many rows of each
             class.
+        labels : the class of each row, a whole number as the model's outputs count them. Without
+            it classes are read from the cross-entropy in the graph of the losses, if there is one.
         """
         halves = halves_of(trusted)
         closure = losses if callable(losses) else None
@@ -139,8 +143,9 @@ class Reweighter:
         table = self._form.squares if isinstance(self._form, Rows) else self._last
         assert table is not None  # weights are a row's own, or the last ones are kept
         index = row_numbers(losses, index, table, needed=self._last is None)
+        labels = row_classes(losses, labels)
         if due:
-            self._learn(losses, closure, index, halves)
+            self._learn(losses, closure, index, halves, labels)
             self._turns += 1
             first = self._shares.meant and self._moved < FIRST * self._shares.rows
             self._due = self._calls + (self._every or (1 if first else 2))
@@ -179,12 +184,14 @@ class Reweighter:
         closure: Loss | None,
         index: torch.Tensor | None,
         halves: Sequence[Loss],
+        labels: torch.Tensor | None,
     ) -> None:
         parameters, group = self._parameters(), together.group_of(self._model)
         turn = self._turns % 2
         half, share = turn if len(halves) == 2 else 0, 1.0
         if isinstance(self._form, Rows) and index is not None:
-            columns = together.gathered(torch.stack([index, labels_of(losses)], dim=1), group)
+            labels = labels_of(losses) if labels is None else labels
+            columns = together.gathered(torch.stack([index, labels], dim=1), group)
             self._shares.see(*columns.T)
         # Trusted rows leave no trace in running statistics: those are the training rows'.
         with torch.enable_grad(), buffers_kept(self._model), calls_of(self._model) as calls:
