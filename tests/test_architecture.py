@@ -14,7 +14,7 @@ OPEN_TO_STUDY = {
     "data.batches", "problem.build", "problem.derivatives", "problem.flat", "report",
     "report.charts", "run", "run.plotting", "run.result", "solvers.dtfbo",
     "solvers.numerics.adagrad_norm", "solvers.stfbo", "theory",
-    "theory.constants", "theory.double_loop", "theory.problems", "util", "util.folder",
+    "theory.constants", "theory.double_loop", "util", "util.folder",
     "util.progress", "util.wording",
 }  # fmt: skip
 MAY_IMPORT_ARRAYS = ("ops", "estimators", "coreset", "networks")

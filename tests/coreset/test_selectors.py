@@ -633,3 +633,40 @@ def test_every_option_is_documented():
         for one in inspect.signature(function).parameters.values():
             if one.kind is one.KEYWORD_ONLY:
                 assert f"`{one.name}" in page, one.name
+
+
+class Words(torch.nn.Module):
+    """The mean of embedded words, and a last layer; a wrong word has another embedding."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = torch.nn.Embedding(3000, 8, dtype=dtype)
+        self.last = torch.nn.Linear(8, 3, dtype=dtype)
+
+    def forward(self, words):
+        return self.last(self.embed(words).mean(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("method", ["auto", "icarl", "gcr", "d-tfbo"])
+def test_words_stay_whole_numbers_and_any_float_serves(method, dtype):
+    """Numbers of words above 256 are no numbers of bfloat16."""
+    words, label = np.random.default_rng(0).integers(0, 3000, (60, 5)), np.arange(60) % 3
+    model, plain = Words(dtype), torch.nn.Sequential(torch.nn.Linear(5, 3, dtype=dtype))
+    options = {"proxy": "full"} if method == "d-tfbo" else {}
+    kept = coreset.select(model, words, label, 6, method=method, **options)
+    same = coreset.select(model, torch.tensor(words), label, 6, method=method, **options)
+    assert kept.indices.tolist() == same.indices.tolist()
+    assert len(coreset.select(plain, words.astype(">f4") / 3000, label, 6, method=method)[0]) == 6
+    seen = candidates._inputs_of_last_layer(model, words)
+    expected = model.embed(torch.tensor(words)).mean(1).detach().float()
+    np.testing.assert_allclose(seen, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0.0, 2e3, 1e8])
+def test_seeding_does_not_depend_on_where_zero_is(offset):
+    X, y = np.random.default_rng(0).standard_normal((80, 3)).round(3) * 6, np.zeros(80, int)
+    here = coreset.select(None, X, y, 10, method="k-means-features").indices
+    there = coreset.select(None, X + offset, y, 10, method="k-means-features").indices
+    assert here.tolist() == there.tolist()

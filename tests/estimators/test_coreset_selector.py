@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
+from untuned.coreset import bilevel
 from untuned.estimators import CoresetSelector, coreset_selector
 
 IRIS = load_iris(return_X_y=True)
@@ -218,3 +220,29 @@ def test_its_name_costs_no_import():
         "sys.exit(bool({'jax', 'sklearn', 'torch'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_limit_is_one_of_all_of_fit(monkeypatch):
+    """What is left of it is all that a later part is given, and nothing where nothing is."""
+    X, y = load_breast_cancer(return_X_y=True)
+    limits, real = [], bilevel.minimize
+
+    def watched(*given, **settings):
+        limits.append((settings.get("max_seconds"), "callback" in settings))
+        return real(*given, **settings)
+
+    monkeypatch.setattr(bilevel, "minimize", watched)
+    whole = CoresetSelector(size=10, max_seconds=1000.0, random_state=0).fit(X, y)
+    assert [limit is None for limit, _ in limits] == [True, True, False, True]
+    assert 900 < limits[2][0] < 1000  # what the start took is taken off
+    assert limits[3][1]
+    began = time.monotonic()
+    none_left = bilevel.select(
+        X / X.std(axis=0), y, 2, [np.arange(10) * 50], began=began - 60, max_seconds=60.0
+    )
+    assert none_left.result.steps == 0
+    assert sorted(none_left.rows) == list(range(0, 500, 50))
+    assert (none_left.weights == 1).all()
+    assert whole.result_.status == "converged"
+    with pytest.raises(ValueError, match="max_seconds=-1 is not usable"):
+        CoresetSelector(size=10, max_seconds=-1).fit(X, y)

@@ -311,24 +311,42 @@ def test_first_visits_move_weights_every_time_where_shares_are_meant(options, fa
     assert len(asked) == expected
 
 
-def test_a_run_resumes_bit_for_bit():
-    for form, parts in (("rows", 1), ("rows", 2), ("loss", 1), ("loss", 2)):
-        model = network()
-        reweighter = untuned.Reweighter(model, rows=ROWS, form=form)
-        optimizer = train(model, reweighter, 11, parts=parts)
-        file = io.BytesIO()
-        torch.save([part.state_dict() for part in (model, optimizer, reweighter)], file)
-        train(model, reweighter, 12, 11, optimizer=optimizer, parts=parts)
-        other = network()
-        second = untuned.Reweighter(other, rows=ROWS, form=form)
-        again = torch.optim.Adam(other.parameters())
-        file.seek(0)
-        for part, state in zip((other, again, second), torch.load(file), strict=True):
-            part.load_state_dict(state)
-        train(other, second, 12, 11, optimizer=again, parts=parts)
-        assert torch.equal(reweighter.weights, second.weights)
-        for a, b in zip(model.parameters(), other.parameters(), strict=True):
-            assert torch.equal(a, b)
+# What trusted rows tell of the classes: nothing; other shares by intent; no row of a class.
+SHARES = {
+    "alike": lambda index: None,
+    "meant": lambda index: ((index % 10 == 0) | (index % 2 == 0) & (index >= ROWS)).long(),
+    "absent": lambda index: torch.where(index == 0, 2, (index % 2)),
+}
+
+
+@pytest.mark.parametrize("shares", SHARES)
+@pytest.mark.parametrize("form", ["rows", "loss", "batch"])
+@pytest.mark.parametrize(("parts", "later"), [(1, 1), (1, 2), (2, 1)])
+def test_a_run_resumes_bit_for_bit(form, parts, later, shares):
+    """Also from a state that was kept in memory, and where trusted rows come in another form."""
+    labels = SHARES[shares](torch.arange(ROWS + TRUSTED))
+    features = None if labels is None else blobs()[0]
+    go_on = partial(train, features=features, labels=labels)
+    model = network()
+    reweighter = untuned.Reweighter(model, rows=ROWS, form=form)
+    optimizer = go_on(model, reweighter, 11, parts=parts)
+    file, kept = io.BytesIO(), reweighter.state_dict()
+    torch.save([part.state_dict() for part in (model, optimizer)], file)
+    go_on(model, reweighter, 8, 11, optimizer=optimizer, parts=later)
+    other = network()
+    second = untuned.Reweighter(other, rows=ROWS, form=form)
+    again = go_on(other, second, 4, parts=2)  # what it has learned meanwhile is forgotten
+    file.seek(0)
+    for part, state in zip((other, again), torch.load(file), strict=True):
+        part.load_state_dict(state)
+    saved = io.BytesIO()
+    torch.save(kept, saved)
+    saved.seek(0)
+    second.load_state_dict(torch.load(saved))
+    go_on(other, second, 8, 11, optimizer=again, parts=later)
+    assert torch.equal(reweighter.weights, second.weights)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
 
 
 def test_a_function_of_the_loss_weighs_rows_never_seen():
@@ -484,5 +502,8 @@ def test_what_cannot_be_used_is_said_in_one_sentence():
         reweighter.weigh(losses())
     with pytest.raises(ValueError, match="The state holds 4 weights"):
         untuned.Reweighter(model, rows=5).load_state_dict(reweighter.state_dict())
+    of_losses = untuned.Reweighter(model, form="loss").state_dict()  # with as many knots
+    with pytest.raises(ValueError, match="The state holds 16 weights"):
+        untuned.Reweighter(model, rows=16).load_state_dict(of_losses)
     with pytest.raises(ValueError, match=r"expected a torch\.nn\.Module"):
         untuned.Reweighter(4, rows=4)

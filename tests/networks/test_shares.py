@@ -87,15 +87,15 @@ def test_rows_may_come_again_with_other_labels():
     assert again.worth({0: 2, 1: 2}, {0: 1, 1: 1}) == {0: 0.5, 1: 1.5}
 
 
-def test_a_class_without_trusted_rows_is_judged_only_where_that_is_meant():
+def test_a_class_without_trusted_rows_is_usable_only_where_that_is_meant():
     labels = np.append(np.repeat(range(10), 100), -1)
     shares, rows = shares_of(labels), torch.tensor([999, 0, 1000, 998])
-    assert shares.judged(rows).all()
+    assert shares.usable(rows).all()
     few, many = (dict.fromkeys(range(9), count) for count in (4, 40))
     assert shares.worth(few, few)
-    assert shares.judged(rows).tolist() == [False, True, True, False]
+    assert shares.usable(rows).tolist() == [False, True, True, False]
     assert not shares.worth(many, many)
-    assert shares.judged(rows).all()
+    assert shares.usable(rows).all()
 
 
 @pytest.mark.parametrize("rows", [(50, 50), (900, 10)])
@@ -162,3 +162,28 @@ def test_weights_follow_shares_that_are_meant_and_no_others(meant):
             early.append([float(reweighter.weights[t == k].mean()) for k in (0, 1)])
     apart = np.diff(np.mean(early, axis=0))[0]
     assert apart > 0.1 if meant else abs(apart) < 0.03
+
+
+def test_labels_may_be_given_where_no_loss_tells_them():
+    """With them a loss of one's own is weighed as the cross-entropy that it is."""
+    random = np.random.default_rng(0)
+    labels = torch.as_tensor(np.append(random.integers(0, 5, 90), random.integers(0, 4, 10)))
+    D = torch.as_tensor(random.standard_normal((100, 6))).float()
+    own = lambda z, t: z.logsumexp(1) - z[torch.arange(len(z)), t]
+    weights = []
+    for is_own, given in ((False, False), (True, True), (True, False)):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(6, 5)
+        reweighter = untuned.Reweighter(model, rows=100)
+        batches = np.random.default_rng(1)
+        for _ in range(20):
+            index = torch.as_tensor(batches.permutation(100)[:40])
+            z, t = model(D[index]), labels[index]
+            losses = own(z, t) if is_own else cross_entropy(z, t, reduction="none")
+            trusted = lambda model=model: cross_entropy(model(D[90:]), labels[90:])
+            reweighter(losses, index, trusted, labels=t if given else None)
+        weights.append(reweighter.weights)
+    torch.testing.assert_close(weights[0], weights[1])
+    assert (weights[0] - weights[2]).abs().max() > 0.01
+    with pytest.raises(ValueError, match=r"labels has shape \(2,\) and type torch.int64"):
+        reweighter(losses, index, trusted, labels=t[:2])

@@ -124,3 +124,43 @@ def test_a_tensor_that_inner_only_closes_over_is_no_silent_zero():
         untuned.argmin(g, X, ZEROS)
     with torch.no_grad():
         torch.testing.assert_close(untuned.argmin(g, X, ZEROS), X / 2)
+
+
+def _matrix(x, y):
+    return torch.diag(1 + y**2) + x * (torch.diag(torch.arange(2.0, 5.0)).double() + 0.1)
+
+
+# Functions of torch whose second derivatives under vmap are wrong where gradients are off.
+LINEAR_ALGEBRA = {
+    "solve": lambda x, y: y @ torch.linalg.solve(_matrix(x, y), y),
+    "logdet": lambda x, y: -torch.logdet(_matrix(x, y)),
+    "slogdet": lambda x, y: torch.linalg.slogdet(_matrix(x, y))[1],
+    "inv": lambda x, y: y @ torch.linalg.inv(_matrix(x, y)) @ y,
+    "cholesky": lambda x, y: (torch.linalg.cholesky(_matrix(x, y)) @ y).sum(),
+    "eigvalsh": lambda x, y: (torch.linalg.eigvalsh(_matrix(x, y)) ** 2).sum() / 10,
+}
+
+
+@pytest.mark.parametrize("name", LINEAR_ALGEBRA)
+def test_a_stack_of_problems_with_linear_algebra_inside(name):
+    g = lambda x, y: LINEAR_ALGEBRA[name](x, y) + 3 * ((y - 1) ** 2).sum()
+    y = lambda x: untuned.argmin(g, x, torch.full((3,), 0.3, dtype=torch.float64))
+    xs = torch.linspace(0.5, 1.5, 3, dtype=torch.float64)
+    twice = torch.func.jacrev(torch.func.jacrev(y))
+    for function in (y, torch.func.jacrev(y), twice):
+        each = torch.stack([function(x) for x in xs])
+        torch.testing.assert_close(torch.func.vmap(function)(xs), each, rtol=1e-9, atol=1e-9)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.func.vmap(y)(xs), torch.stack([y(x) for x in xs]))
+
+
+def test_groups_are_a_tensor_within_derivatives():
+    target = torch.tensor([3.0, 4.0, 0.3, -0.4], dtype=torch.float64)
+    distance = lambda x, y: ((y - x) ** 2).sum() / 2
+    y = lambda x: untuned.argmin(
+        distance, x, torch.zeros(4, dtype=torch.float64), l1=1.0, groups=torch.tensor([0, 0, 1, 1])
+    )
+    shrunk = lambda x: torch.cat([x[:2] * (1 - 1 / x[:2].norm()), 0 * x[2:]])
+    for transform in (torch.func.jacrev, torch.func.vmap, lambda y: y):
+        at = target[None] if transform is torch.func.vmap else target
+        torch.testing.assert_close(transform(y)(at), transform(shrunk)(at))

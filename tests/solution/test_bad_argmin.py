@@ -161,3 +161,21 @@ def test_hypergradient(library):
 def test_what_a_shape_tells_is_refused_inside_jit_as_well():
     with refused("inner(x, y) gave shape (2,)"):
         jax.jit(lambda x: untuned.argmin(lambda x, y: y - x, x, jnp.zeros(2)))(jnp.zeros(2))
+
+
+@pytest.mark.parametrize("order", [">f4", ">f8"])
+def test_any_byte_order(order):
+    x, rows = np.array([1.0, 3.0], order), np.array([1, 2], ">i4")
+    inner = lambda x, y, rows: ((y - x * rows) ** 2).sum()
+    y = untuned.argmin(inner, x, np.zeros(2, order), data=rows)
+    np.testing.assert_allclose(y, [1, 6], rtol=1e-6)
+    assert y.dtype == np.dtype(order).newbyteorder("=")
+    Q, c = np.eye(2).astype(order), -np.ones(2, order)
+    np.testing.assert_allclose(untuned.quadratic_program(Q, c), [1, 1], rtol=1e-6)
+
+
+def test_whole_numbers_too_large_for_their_dtype():
+    inner, rows = lambda x, y, rows: ((y - rows / 2.0**40) ** 2).sum() * x, np.array([2**40])
+    with refused("holds 1099511627776, which int32 cannot hold"):
+        untuned.argmin(inner, np.float32(1), np.zeros(1, np.float32), data=rows)
+    assert untuned.argmin(inner, 1.0, np.zeros(1), data=rows) == pytest.approx(1)

@@ -22,6 +22,13 @@ PROBLEMS = {
     "saddle": (lambda np, x, y: x * y[0] ** 2 - y[1] ** 2, "no minimum"),
     "far away": (lambda np, x, y: np.exp(-x * y).sum(), "no minimum"),
     "kink": (lambda np, x, y: (abs(y - 0.3) + x * y**2).sum(), "no minimum"),
+    "inflection": (lambda np, x, y: (y[0] - 1) ** 2 + x * y[1] ** 3, "not strongly convex"),
+    "flat minimum": (lambda np, x, y: x * (y**4).sum(), "not strongly convex"),
+    "turned": (
+        lambda np, x, y: (y.sum() - 1) ** 2 + x * (y[0] - y[1] - 1) ** 4,
+        "not strongly convex",
+    ),
+    "level far away": (lambda np, x, y: (x * y / (1 + y**2) ** 0.5).sum(), "not strongly convex"),
     "NaN": (lambda np, x, y: np.log(-x * y).sum(), "not finite"),
 }
 every_problem = pytest.mark.parametrize("name", PROBLEMS)
@@ -34,12 +41,10 @@ def solve(library, name, on_failure):
     if library == "torch":
         x = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
         y0 = torch.tensor([1.0, 0.5], dtype=torch.float64)
-        y = untuned.argmin(inner, x, y0, max_steps=30, on_failure=on_failure)
+        y = untuned.argmin(inner, x, y0, on_failure=on_failure)
         return y.detach().numpy(), torch.autograd.grad(y.sum(), x)[0].item()
     with jax.enable_x64(True):
-        y = lambda x: untuned.argmin(
-            inner, x, jnp.array([1.0, 0.5]), max_steps=30, on_failure=on_failure
-        )
+        y = lambda x: untuned.argmin(inner, x, jnp.array([1.0, 0.5]), on_failure=on_failure)
         (_, found), slope = jax.value_and_grad(lambda x: (y(x).sum(), y(x)), has_aux=True)(1.0)
         return np.asarray(found), float(slope)
 
@@ -113,6 +118,8 @@ FLAT = {
     "one": (lambda np, x, y: ((y[:-1] - x) ** 2).sum() + (y[:40] ** 4).sum(), 2000),
     "sums": (lambda np, x, y: ((y[1:] - y[:-1]) ** 2).sum() * x + (y[:2].sum() - y[2:4].sum()) ** 2,
              300),
+    "inflections": (lambda np, x, y: x * (y**3).sum(), 300),
+    "flat minima": (lambda np, x, y: x * ((y - 3) ** 4).sum(), 300),
     "ridge of a curve": (lambda np, x, y: ((y**2).sum() - x) ** 2, 300),
 }  # fmt: skip
 

@@ -9,7 +9,8 @@ import untuned
 from refusals import assert_one_sentence
 from untuned.solvers import DTFBO, STFBO
 from untuned.theory import Constants, double_loop, single_loop
-from untuned_paper.theory import trajectory
+from untuned_paper.theory import paper_formulas, trajectory
+from untuned_paper.theory.problems import known
 
 GOOD = {
     "mu": 1.0, "L_f1": 1.0, "L_g1": 2.0, "L_g2": 1.0, "C_fx": 1.0, "C_fy": 1.0, "C_gxy": 1.0,
@@ -53,7 +54,7 @@ def test_epsilon_outside_zero_and_one(method, epsilon):
     function, solver = {
         "double": (double_loop.corollary_1, DTFBO()),
         "single": (single_loop.corollary_2, STFBO()),
-        "closed form": (single_loop.closed_form_steps, STFBO()),
+        "closed form": (paper_formulas.closed_form_steps, STFBO()),
     }[method]
     assert refusal(function, K, solver, epsilon).startswith("epsilon is ")
 
@@ -63,7 +64,7 @@ def test_steps_below_one(T):
     assert refusal(double_loop.theorem_1, K, DTFBO(), T).startswith("T is ")
     assert refusal(double_loop.p_prime, K, DTFBO(), T).startswith("T is ")
     assert refusal(single_loop.theorem_2, K, STFBO(), T).startswith("T is ")
-    problem = untuned.theory.problems.known("gentle")
+    problem = known("gentle")
     assert refusal(trajectory.record, problem, STFBO(), T).startswith("T is ")
 
 

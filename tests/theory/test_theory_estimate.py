@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import untuned
-from untuned.theory.problems import known
+from untuned_paper.theory.problems import known
 
 NAMES = ("mu", "L_f1", "L_g1", "L_g2", "C_fx", "C_fy", "C_gxy", "C_gyy")
 

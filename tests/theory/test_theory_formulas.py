@@ -211,7 +211,7 @@ def test_corollaries_give_the_first_step_that_the_theorem_reaches(epsilon):
     at, before = (single_loop.theorem_2(ROUND, STFBO(), found.steps - n) for n in (0, 1))
     assert at <= epsilon * (1 + 1e-9) < before * (1 + 2e-9)
     assert found.evaluations == 4 * found.steps
-    paper = single_loop.closed_form_steps(ROUND, STFBO(), epsilon)
+    paper = paper_formulas.closed_form_steps(ROUND, STFBO(), epsilon)
     assert paper >= found.steps
     assert single_loop.theorem_2(ROUND, STFBO(), math.ceil(paper)) <= epsilon
 

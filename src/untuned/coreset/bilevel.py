@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import math
+import time
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,11 +36,12 @@ class Selected(NamedTuple):
 
 def select(
     X: np.ndarray, label: np.ndarray, classes: int, starts: list[np.ndarray],
-    method: Any = "auto", **settings: Any,
+    method: Any = "auto", began: float | None = None, **settings: Any,
 ) -> Selected:  # fmt: skip
     """A coreset from the best of `starts`, which are row numbers; X are features of unit scale.
 
-    `settings` go to `untuned.minimize`. Every class of that start is kept.
+    `settings` go to `untuned.minimize`, of which `max_seconds` counts from `began`, a time by
+    `time.monotonic`. Every class of that start is kept.
     """
     import jax
     import jax.numpy as jnp
@@ -65,26 +67,45 @@ def select(
             outer_data=rows, inner_data=rows, method=Exchange(padded(size)), **settings,
         )  # fmt: skip
 
+    start_of_first = time.monotonic()
+    began = start_of_first if began is None else began
     # The first step of an exchange only evaluates.
     first = [float(exchanged(start, max_steps=1).state.value) for start in starts]
     start = starts[int(np.argmin(first))]
+    compiling = time.monotonic() - start_of_first
     if method == "auto":
-        result = exchanged(start, **settings)
+        result = exchanged(start, **_within(began, settings))
         x, gains = np.asarray(result.x)[:count], np.asarray(result.state.hypergrad)[:count]
     else:
         result = minimize(
             partial(logistic.regularized, size=size), logistic.on_coreset,
             jnp.asarray(0.5 * corner(start, total) + 0.5 * real / count), y0,
-            outer_data=rows, inner_data=rows, method=method, constraint="simplex", **settings,
+            outer_data=rows, inner_data=rows, method=method, constraint="simplex",
+            **_within(began, settings),
         )  # fmt: skip
         x = np.asarray(result.x)[:count]
         gains = -x
     chosen = np.sort(np.argsort(-x, kind="stable")[:size])
     chosen = with_every_class(chosen, label, np.unique(label[start]), gains)
 
-    weights = _weigh(rows, chosen, result.y, settings)
+    # Weights are another program, which compiles in about the time of the first one.
+    weights = np.ones(size)
+    limit = settings.get("max_seconds")
+    late = lambda: limit is not None and time.monotonic() - began + compiling > limit
+    if not late():
+        compiling = 0.0
+        left = settings | {"max_seconds": None, "callback": lambda _: late()}
+        weights = _weigh(rows, chosen, result.y, left)
     order = np.lexsort((gains[chosen], -weights))
     return Selected(chosen[order], weights[order], result)
+
+
+def _within(began: float, settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with the time that is left; `minimize` refuses a limit that is no time."""
+    limit = settings.get("max_seconds")
+    if isinstance(limit, int | float | np.number) and limit > 0:
+        limit = max(limit - (time.monotonic() - began), 1e-9)
+    return settings | {"max_seconds": limit}
 
 
 def corner(start: np.ndarray, entries: int) -> np.ndarray:

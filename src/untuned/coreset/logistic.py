@@ -23,7 +23,7 @@ from untuned.ops.cache import reusable
 # that, since raw features may vary by only a tenth, for which the same C is that much stronger.
 RIDGES = (1.0, 100.0)
 # A strong penalty makes a model timid, not wrong: its choices stay the same when its scores are
-# multiplied, so it is judged by the best of these multiples.
+# multiplied, so what counts is the best of these multiples.
 SHARPENINGS = (1.0, 2.0, 4.0, 8.0)
 OF_INTERCEPT = 1e-3  # keeps g strongly convex, also where a class is missing
 STRENGTH = 0.1  # C, of the top-K regularizer, as in the experiments of the paper

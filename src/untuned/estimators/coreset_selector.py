@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import time
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ class CoresetSelector(BaseEstimator):
     ----------
     size : int or float, default=0.1
         How many rows: a number, or a share between 0 and 1. Where it is at least the
-        number of classes, every class has a row.
+        number of classes, "bilevel" and "herding" give every class a row; "uniform" and
+        "kmeans" do not look at labels and may miss a class.
     strategy : {"bilevel", "uniform", "kmeans", "herding"}, default="bilevel"
         "bilevel" is what is described above. The others look at no model: random rows; the rows
         nearest to the centres of clusters, weighted by their numbers of rows; per
@@ -50,7 +52,8 @@ class CoresetSelector(BaseEstimator):
     max_steps : int, default=300
         Most steps of the choice.
     max_seconds : float, default=None
-        Limit to the time of the choice and to that of the weights, without compilation.
+        Limit to the time of `fit`, of which compiling is a part that cannot be cut short: a few
+        seconds in a process's first `fit`.
     random_state : int, RandomState or None, default=None
         Draws the rows to begin with, and those looked at where there are more than 20,000.
     verbose : bool, default=False
@@ -102,6 +105,7 @@ class CoresetSelector(BaseEstimator):
     @threads.by_rows
     def fit(self, X: Any, y: Any) -> CoresetSelector:
         """Choose rows of X, whose labels are y."""
+        began = time.monotonic()
         if self.strategy not in STRATEGIES:
             raise unknown("strategy", self.strategy, STRATEGIES)
         if self.features not in FEATURES:
@@ -130,7 +134,7 @@ class CoresetSelector(BaseEstimator):
             rows, weights = seen, np.ones(size)
         else:
             table = self._table(X, seen, seed)
-            chosen, weights = self._select(table, label[seen], size, seed, rng)
+            chosen, weights = self._select(table, label[seen], size, seed, rng, began)
             rows = seen[chosen]
         self.indices_ = rows
         self.weights_ = np.zeros(len(label))
@@ -143,8 +147,9 @@ class CoresetSelector(BaseEstimator):
         return _safe_indexing(X, self.indices_), _safe_indexing(y, self.indices_)
 
     def _select(
-        self, table: np.ndarray, label: np.ndarray, size: int, seed: int, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, table: np.ndarray, label: np.ndarray, size: int, seed: int,
+        rng: np.random.Generator, began: float,
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         if self.strategy == "kmeans":
             return baselines.k_means(table, size, rng)
         if self.strategy == "herding":
@@ -155,7 +160,7 @@ class CoresetSelector(BaseEstimator):
         starts = [np.arange(size), baselines.herding(table, label, size, rng)[0]]
         found = bilevel.select(
             table, label, len(self.classes_), starts, self.method,
-            max_steps=self.max_steps, max_seconds=self.max_seconds, seed=seed,
+            max_steps=self.max_steps, max_seconds=self.max_seconds, began=began, seed=seed,
             progress=bool(self.verbose),
         )  # fmt: skip
         self.result_ = found.result

@@ -20,14 +20,14 @@ class Rows:
     first visits move it most, and none moves it by more than one.
 
     Where products come from two halves of the trusted rows in turn, what one half has done to x is
-    judged by the other: with e the mean of p of one half times x of the other, less the latter's
+    tested on the other: with e the mean of p of one half times x of the other, less the latter's
     mean in the batch, all of x counts 1 + (sum of e) / sqrt(sum of e^2), but at most 1 and at least
     0. That may go from one end to the other within a few batches, and a network cannot follow it:
     so what x counts is a mean of it, over about the latest quarter of all moves.
     """
 
     def __init__(self, rows: int, device: torch.device):
-        self.ways = torch.zeros(2, rows, device=device)  # what each half has done
+        self.by_half = torch.zeros(2, rows, device=device)  # what each half has done
         self.squares = torch.zeros(rows, device=device)
         self.evidence, self.evidence_squares = 0.0, 0.0
         self.used, self.moves = 1.0, 0
@@ -35,11 +35,11 @@ class Rows:
     @property
     def x(self) -> torch.Tensor:
         """The logits of all rows."""
-        return self.used * self.ways.sum(0)
+        return self.used * self.by_half.sum(0)
 
     def weigh(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
         """The weights of a batch."""
-        return torch.sigmoid(self.used * self.ways[:, index].sum(0))
+        return torch.sigmoid(self.used * self.by_half[:, index].sum(0))
 
     def key(self, losses: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
         """What tells where a row's product belongs: here its number."""
@@ -49,7 +49,7 @@ class Rows:
     def move(self, key: torch.Tensor, scaled: torch.Tensor, half: int) -> None:
         """Move the logits by a half's products in units of their root mean square."""
         key, scaled = key.long(), scaled.to(self.squares.dtype)
-        other = self.ways[1 - half, key]
+        other = self.by_half[1 - half, key]
         found = float(((other - other.mean()) * scaled).mean())
         self.evidence += found
         self.evidence_squares += found * found
@@ -58,12 +58,12 @@ class Rows:
             self.moves += 1
             self.used += LATEST / (LATEST + self.moves) * (now - self.used)
         self.squares.index_add_(0, key, scaled * scaled)
-        self.ways[half].index_add_(0, key, scaled / (1 + self.squares[key]).sqrt())
+        self.by_half[half].index_add_(0, key, scaled / (1 + self.squares[key]).sqrt())
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "x": self.x,
-            "ways": self.ways,
+            "ways": self.by_half,
             "squares": self.squares,
             "evidence": self.evidence,
             "evidence_squares": self.evidence_squares,
@@ -72,7 +72,7 @@ class Rows:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.ways.copy_(state["ways"])
+        self.by_half.copy_(state["ways"])
         self.squares.copy_(state["squares"])
         self.evidence = float(state["evidence"])
         self.evidence_squares = float(state["evidence_squares"])

@@ -89,3 +89,16 @@ def row_numbers(
             f"rows from 0 to {len(table) - 1}, as rows={len(table)} was given."
         )
     return index.to(table.device, torch.int64)
+
+
+def row_classes(losses: torch.Tensor, labels: torch.Tensor | None) -> torch.Tensor | None:
+    """The class of each row of a batch, if the user gave it."""
+    if labels is None:
+        return None
+    labels = torch.as_tensor(labels)
+    if labels.shape != losses.shape or labels.is_floating_point() or labels.is_complex():
+        raise ValueError(
+            f"labels has shape {tuple(labels.shape)} and type {labels.dtype}; expected one whole "
+            f"number for each of the {len(losses)} losses."
+        )
+    return labels.to(losses.device, torch.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from untuned.networks.given import (
     halves_of,
     one_number,
     require_usable,
+    row_classes,
     row_numbers,
 )
 from untuned.networks.halves import Halves, calls_of
@@ -41,7 +43,7 @@ class Reweighter:
 
     There are far more weights than trusted rows, so weights could learn these by heart and do harm
     where all labels are right. Therefore the trusted rows are taken as two halves, and what weights
-    learn from one half is judged by the other. Where it does not help there, all are equal again.
+    learn from one half is tested on the other. Where it does not help there, all are equal again.
 
     Parameters
     ----------
@@ -95,7 +97,7 @@ class Reweighter:
             self._form = Rows(int(rows or 0), device)
         else:
             self._form = OfLoss(device) if form == "loss" else OfBatch(device)
-        # Other forms have no table of rows: what each was given last is kept beside them.
+        # Other forms have no table of rows: what each was given last is kept apart.
         self._last = None if form == "rows" else torch.full((rows or 0,), 0.5, device=device)
         self._halves = Halves(limit=rows) if form == "rows" and rows else None
         self._shares = Shares(int(rows or 0) if form == "rows" else 0, device)
@@ -107,6 +109,7 @@ class Reweighter:
         losses: torch.Tensor | Loss,
         index: torch.Tensor | None,
         trusted: Trusted,
+        labels: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """The weights of a batch, detached; every few calls they learn first.
 
@@ -122,6 +125,8 @@ class Reweighter:
             random, a model called in parts), give a pair of functions, one for each half; one is
             called at a time. The halves must not share a row, and should have as many rows of each
             class.
+        labels : the class of each row, a whole number as the model's outputs count them. Without
+            it classes are read from the cross-entropy in the graph of the losses, if there is one.
         """
         halves = halves_of(trusted)
         closure = losses if callable(losses) else None
@@ -138,8 +143,9 @@ class Reweighter:
         table = self._form.squares if isinstance(self._form, Rows) else self._last
         assert table is not None  # weights are a row's own, or the last ones are kept
         index = row_numbers(losses, index, table, needed=self._last is None)
+        labels = row_classes(losses, labels)
         if due:
-            self._learn(losses, closure, index, halves)
+            self._learn(losses, closure, index, halves, labels)
             self._turns += 1
             first = self._shares.meant and self._moved < FIRST * self._shares.rows
             self._due = self._calls + (self._every or (1 if first else 2))
@@ -178,12 +184,14 @@ class Reweighter:
         closure: Loss | None,
         index: torch.Tensor | None,
         halves: Sequence[Loss],
+        labels: torch.Tensor | None,
     ) -> None:
         parameters, group = self._parameters(), together.group_of(self._model)
         turn = self._turns % 2
         half, share = turn if len(halves) == 2 else 0, 1.0
         if isinstance(self._form, Rows) and index is not None:
-            columns = together.gathered(torch.stack([index, labels_of(losses)], dim=1), group)
+            labels = labels_of(losses) if labels is None else labels
+            columns = together.gathered(torch.stack([index, labels], dim=1), group)
             self._shares.see(*columns.T)
         # Trusted rows leave no trace in running statistics: those are the training rows'.
         with torch.enable_grad(), buffers_kept(self._model), calls_of(self._model) as calls:
@@ -233,7 +241,7 @@ class Reweighter:
         columns = columns[torch.isfinite(columns).all(dim=1)]
         self._moved += len(columns)
         if isinstance(form, Rows):
-            columns = columns[self._shares.judged(columns[:, 0].long())]
+            columns = columns[self._shares.usable(columns[:, 0].long())]
         if not len(columns):
             return
         key, products = columns.T
@@ -261,8 +269,8 @@ class Reweighter:
         return {name: part for name, part in parts if part.requires_grad}
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a later run needs to go on bit for bit; torch.save takes it."""
-        return {
+        """A copy of all that a later run needs to go on bit for bit; torch.save takes it."""
+        state = {
             "form": self._form.state_dict(),
             "directions": [direction.state_dict() for direction in self._directions],
             "halves": self._halves.state_dict() if self._halves else None,
@@ -275,16 +283,20 @@ class Reweighter:
             "turns": self._turns,
             "moved": self._moved,
         }
+        return deepcopy(state)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where `state_dict` was taken."""
         given, own = state["form"]["x"], self._form.x
-        if given.shape != own.shape:
+        last, size = state["last"], None if self._last is None else len(self._last)
+        is_other = state["form"].keys() != self._form.state_dict().keys()
+        if is_other or given.shape != own.shape or size != (None if last is None else len(last)):
             raise ValueError(
                 f"The state holds {len(given)} weights and this Reweighter has {len(own)}; "
                 "expected the state of one with the same form and rows."
             )
         self._form.load_state_dict(state["form"])
+        self._directions = [Direction(self._parameters())]
         for half, kept in enumerate(state["directions"]):
             self._direction(half).load_state_dict(kept)
         if self._halves is not None:

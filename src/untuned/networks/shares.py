@@ -29,7 +29,8 @@ class Shares:
 
         sum over k of (o_k - T pi_k)^2 / (T pi_k (1 + T / N)) <= K - 1 + 2 sqrt(2 (K - 1)).
 
-    A class that has no trusted row by chance is not judged: by all others it is only in the way.
+    Where a class has no trusted row by chance, its rows keep their weights: trusted rows of
+    other classes alone would only lower them.
     """
 
     def __init__(self, rows: int, device: torch.device):
@@ -51,7 +52,8 @@ class Shares:
     def worth(self, trusted: Mapping[int, int], half: Mapping[int, int]) -> dict[int, float]:
         """How much a trusted row of each class counts, from the numbers of trusted rows of a class
         in all and in the half; nothing where all count the same."""
-        seen = {label: count for label, count in self._counts.items() if label >= 0 and count > 0}
+        counts = sorted(self._counts.items())  # the same order, and sums, after a resume
+        seen = {label: count for label, count in counts if label >= 0 and count > 0}
         rows, drawn = sum(seen.values()), sum(trusted.values())
         self._absent, self.meant = [], False
         if len(seen) < 2 or not trusted.keys() <= seen.keys():
@@ -66,17 +68,19 @@ class Shares:
         size = sum(half.values())
         return {label: seen[label] / rows * size / count for label, count in half.items()}
 
-    def judged(self, index: torch.Tensor) -> torch.Tensor:
-        """Which rows are of a class that trusted rows can speak for."""
+    def usable(self, index: torch.Tensor) -> torch.Tensor:
+        """Which rows are of a class of which trusted rows tell something."""
         absent = index.new_tensor(self._absent, dtype=torch.int64)
         return ~torch.isin(self._labels[index], absent)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"labels": self._labels}
+        return {"labels": self._labels, "absent": self._absent, "meant": self.meant}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._labels.copy_(state["labels"])
         self._counts = Counter(self._labels.tolist())
+        # Trusted rows may come in another form from now on, which tells neither anew.
+        self._absent, self.meant = list(state.get("absent", [])), bool(state.get("meant"))
 
 
 def labels_of(losses: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ def mean(parts: list[torch.Tensor], group: Any) -> list[torch.Tensor]:
     """The mean over processes of each tensor, by one message."""
     if group is None:
         return parts
-    flat = torch.cat([part.reshape(-1).float() for part in parts])
+    wide = reduce(torch.promote_types, (part.dtype for part in parts), torch.float32)
+    flat = torch.cat([part.reshape(-1).to(wide) for part in parts])
     distributed.all_reduce(flat, group=group)
     flat /= distributed.get_world_size(group)
     pieces = torch.split(flat, [part.numel() for part in parts])

@@ -59,6 +59,14 @@ def solver(matrix: Any) -> Callable:
 
 def take_in(leaf: Any, like: Any = None) -> Any:
     """A leaf as an array; floats in the dtype of `like`."""
+    if isinstance(leaf, np.ndarray):
+        leaf = leaf.astype(leaf.dtype.newbyteorder("="), copy=False)
+        kept = jax.dtypes.canonicalize_dtype(leaf.dtype)  # of 32 bits where x and y0 have these
+        if leaf.dtype.kind in "iu" and (leaf.astype(kept) != leaf).any():
+            raise ValueError(
+                f"an array of {leaf.dtype} holds {leaf.flat[np.argmax(leaf.astype(kept) != leaf)]},"
+                f" which {kept} cannot hold; give x and y0 in float64, or smaller numbers."
+            )
     array = jnp.asarray(leaf)
     is_float = like is not None and jnp.issubdtype(array.dtype, jnp.floating)
     return array.astype(like.dtype) if is_float else array

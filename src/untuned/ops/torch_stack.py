@@ -183,6 +183,8 @@ class Stack(NamedTuple):
 
 
 def _mapped(function: Callable, dims: tuple) -> Callable:
+    # Where gradients are off, torch's second derivatives of linear solves under vmap are wrong.
+    @torch.enable_grad()
     def mapped(arrays: tuple, *stacked: Any) -> Any:
         return torch.func.vmap(function, in_dims=(dims, *[0] * len(stacked)))(arrays, *stacked)
 
@@ -207,7 +209,7 @@ class Function:
         return value.detach()[..., None].to(y.dtype), grad.detach()
 
     def hessian(self, y: Any) -> Any:
-        return self.stack.over(jacobian(self.stack.grad))(self.arrays, y)
+        return self.stack.over(jacobian(self.stack.grad))(self.arrays, y).detach()
 
     def has_hessian(self, y: Any, matrix: Any, asked: Any) -> Any:
         """Which of the problems that ask have this Hessian at y, as a random product tells.

@@ -153,18 +153,18 @@ def _step(lib: Any, p: Program, at: At, epsilon: float, is_first: Any) -> At:
 def search(lib: Any, p: Program, epsilon: float) -> tuple[Any, Any]:
     """Which inequalities hold the solution (one or zero for each), and a code of `newton`."""
     if not p.sizes[2]:
-        return 0 * p.h, _judged(lib, p, 0 * p.h, epsilon)
+        return 0 * p.h, _code(lib, p, 0 * p.h, epsilon)
 
     def sort(guess: Guess) -> Guess:
         going = lambda at: ~at.done & (at.steps < MOST_STEPS)
         step = lambda at: _step(lib, p, at, epsilon, guess.rounds < 1)
         at = lib.while_loop(going, step, guess.at._replace(done=guess.sure))
         held = lib.where(at.z > at.s, 1.0 + 0 * p.h, 0.0)
-        code = _judged(lib, p, held, epsilon)
+        code = _code(lib, p, held, epsilon)
         # Where rounding has taken over, what was found before stays.
         worse = (guess.code == newton.FINE) & (code != newton.FINE)
         held, code = lib.where(worse, guess.held, held), lib.where(worse, guess.code, code)
-        sure = _judged(lib, p, held, epsilon, SURE) == newton.FINE
+        sure = _code(lib, p, held, epsilon, SURE) == newton.FINE
         return Guess(at, held, code, sure, guess.rounds + 1)
 
     start = _start(lib, p)
@@ -174,14 +174,14 @@ def search(lib: Any, p: Program, epsilon: float) -> tuple[Any, Any]:
     return found.held, found.code
 
 
-def _judged(lib: Any, p: Program, held: Any, epsilon: float, power: float = KEPT) -> Any:
+def _code(lib: Any, p: Program, held: Any, epsilon: float, power: float = KEPT) -> Any:
     """A code for the solution that these inequalities hold."""
     matrix, right = held_system(lib, p, held)
     y, _, z = parts(p, _solve(lib, matrix, right))
-    return _verdict(lib, p, y, z, held, epsilon, power)
+    return _code_at(lib, p, y, z, held, epsilon, power)
 
 
-def _verdict(lib: Any, p: Program, y: Any, z: Any, held: Any, epsilon: float, power: float) -> Any:
+def _code_at(lib: Any, p: Program, y: Any, z: Any, held: Any, epsilon: float, power: float) -> Any:
     zero, unit = lib.zeros_like(p.c[..., :1]), lib.eye(p.sizes[0], p.c)
     near = epsilon**power
     close = zero == 0
@@ -203,4 +203,4 @@ def _verdict(lib: Any, p: Program, y: Any, z: Any, held: Any, epsilon: float, po
     entries = sum(abs(part).sum(-1).sum(-1)[..., None] for part in (p.Q, p.A, p.G))
     known = lib.isfinite(norm(p.c) + norm(p.b) + norm(p.h) + entries)
     fails = ~lib.isfinite(norm(y) + norm(z))
-    return newton.verdict(lib.where, known, close & ~fails, convex & regular & ~fails, zero)
+    return newton.code_of(lib.where, known, close & ~fails, convex & regular & ~fails, zero)

@@ -28,6 +28,7 @@ TRIES = 30  # Newton steps of a try: about twice what it takes for a network nea
 MOST_LINEAR_STEPS = 1000
 FAINT = 1e-3  # of what one direction has of a random right side: chance of not seeing a flat one
 TENTH = 0.1
+BENT = 0.25  # share of curvature that is lost or won along the step that is left
 EXACT = 0.75  # power of the spacing of numbers: what is left of a residual
 
 
@@ -123,12 +124,18 @@ def _find(given: Task, function: Any, y0: Any, most: int, is_try: bool) -> tuple
     close = (ops.norm(left.z) <= near * size) | (gain <= near**2 * ops.maximum(value, -value))
     norm, first = ops.norm(found.grad), o.inner_grad(None, y0, None)
     flat, sure = curvature(ops, lib, hvp, found.y, most)
-    convex = (left.indefinite == 0) & ops.logical_not(flat)
+    # Where curvature is another one a step away, as of y^3 near 0, y is near a point without any.
+    along, ahead = (
+        ops.dot(left.z, product(left.z))
+        for product in (hvp, o.linear(None, ops.sub(found.y, left.z), None).hvp)
+    )
+    bent = ops.maximum(along - ahead, ahead - along) > BENT * along
+    convex = (left.indefinite == 0) & ops.logical_not(flat | (bent & (s.tol is None)))
     # Where there is no Newton step to look at, the gradient must tell.
     enough = ops.where(convex, ops.scalar(s.tol or 0.0, y0), ops.scalar(near, y0))
     close = ((left.indefinite == 0) & close) | (norm <= enough * ops.norm(first))
     finite = ops.isfinite(value + ops.norm(found.grad) + ops.norm(found.y))
-    code = newton.verdict(ops.where, finite, close, convex, ops.scalar(0.0, y0))
+    code = newton.code_of(ops.where, finite, close, convex, ops.scalar(0.0, y0))
     return found.y, lib.zeros_like(y0[:1]) + code, sure
 
 

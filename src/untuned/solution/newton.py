@@ -24,6 +24,7 @@ ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
 ROUNDING = 4  # times the spacing of numbers is what rounding leaves of a gradient
 CLOSE = 0.4  # power of that spacing: how near y must be to the solution, of its size
 FAINT = 4  # power of it: a diagonal entry's share of the largest that units can explain
+SLOW, FALL = 10, 0.01  # so many steps in a row that lower the promised gain by less than this share
 REGULAR = 8  # times that spacing, and the root of the dimension: pivots that are not zero
 # Where curvature is positive at the point that is no minimum, there is a derivative all the same.
 FINE, NOT_FINITE, NOT_FOUND, NOT_CONVEX, LOST = range(5)
@@ -54,6 +55,7 @@ class At(NamedTuple):
     root: Any  # of the Hessian where the last step was looked for, or of the one that is the same
     step: Any  # size of the last Newton step, taken or not, as a share of y's (`share_of`)
     energy: Any  # twice what it promises
+    slow: Any  # steps in a row that lowered that by little
     regular: Any
     found: Any  # whether the gradient is as small as asked for
     done: Any
@@ -157,7 +159,7 @@ def solve(
     unusable = ~is_finite(lib, value, grad, y0)
     kept = y0 if keeps_root else y0[..., :0]
     nothing = lib.zeros_like(kept[..., None] * kept[..., None, :])
-    start = At(y0, value, grad, nothing, zero, zero, never, never, unusable, never, zero)
+    start = At(y0, value, grad, nothing, zero, zero, zero, never, never, unusable, never, zero)
 
     def going(at: At) -> Any:
         return ~at.done & (at.steps < most)
@@ -209,12 +211,12 @@ def solve(
 
         trial = (zero + 2, at.y, at.value, at.grad, energy, never, zero)
         _, y, value, grad, energy_t, moved, _ = lib.while_loop(too_far, shorten, trial)
-        settled = never
+        exact = never
         if region.everywhere:
             # Where a step ends at the minimum and g's Hessian is the same there, as a quadratic's
             # is, there is nothing to look at again.
             rounded = 2 * ROUNDING * epsilon * times(sizes, abs(y))
-            settled = g.has_hessian(y, hessian, moved & (abs(grad) <= rounded).all(-1)[..., None])
+            exact = g.has_hessian(y, hessian, moved & (abs(grad) <= rounded).all(-1)[..., None])
         at_its_end = levelled(value) & (energy_t > 0.25 * energy)
         stuck = ~moved | at_its_end
         # Within a set a Newton step may fail where one down the slope does not.
@@ -226,9 +228,10 @@ def solve(
             root=factor.root if keeps_root else nothing,
             step=left,
             energy=energy,
+            slow=lib.where(energy > FALL * at.energy, at.slow + 1, zero),
             regular=factor.regular,
-            found=at_rest | settled,
-            done=at_rest | settled | (stuck & ~may_descend),
+            found=at_rest | exact,
+            done=at_rest | exact | (stuck & ~may_descend),
             descend=~at_rest & may_descend,
             steps=at.steps + 1,
         )
@@ -239,10 +242,11 @@ def solve(
     close = (at.step <= near) | (at.energy <= near**2 * abs(at.value))
     close = at.done & (at.found | close)
     finite = is_finite(lib, at.value, at.grad, at.y)
-    return Found(at.y, verdict(lib.where, finite, close, at.regular, zero), at.root)
+    regular = at.regular & ((at.slow < SLOW) | (tol is not None))
+    return Found(at.y, code_of(lib.where, finite, close, regular, zero), at.root)
 
 
-def verdict(where: Any, finite: Any, close: Any, convex: Any, zero: Any) -> Any:
+def code_of(where: Any, finite: Any, close: Any, convex: Any, zero: Any) -> Any:
     """What is to be said of a solution."""
     convex_code = where(close, FINE + zero, NOT_FOUND + zero)
     other_code = where(close, NOT_CONVEX + zero, LOST + zero)

@@ -13,7 +13,7 @@ from untuned.solution.sparse import Groups
 from untuned.util.wording import brief
 
 
-def groups(ops: Ops, given: Tree, y: Tree, l1: Tree) -> Groups:
+def groups(ops: Ops, lib: Any, given: Tree, y: Tree, l1: Tree) -> Groups:
     """The groups of a tree of whole numbers like y."""
     if given is None:
         return Groups()
@@ -26,7 +26,8 @@ def groups(ops: Ops, given: Tree, y: Tree, l1: Tree) -> Groups:
             f"groups has leaves of shapes {brief(shapes)}; expected those of y0, "
             f"{brief([tuple(leaf.shape) for leaf in like])}."
         )
-    numbers = np.concatenate([np.asarray(leaf).reshape(-1) for leaf in leaves])
+    known = (lib.numbers(leaf) if hasattr(leaf, "detach") else np.asarray(leaf) for leaf in leaves)
+    numbers = np.concatenate([part.reshape(-1) for part in known])
     if numbers.dtype.kind not in "iu" or set(numbers) != set(range(len(set(numbers)))):
         raise ValueError(
             f"groups holds {brief(sorted(set(numbers.tolist())))}; expected whole numbers that "

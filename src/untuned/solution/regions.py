@@ -36,7 +36,7 @@ class Region(NamedTuple):
             return z.clip(self.low, self.high)
         # An entry two below the largest is projected to zero.
         lowered = lib.where(free, z, lib.largest(z) - 2)
-        return _over(lib, self.leaves, lambda part: _simplex(lib, part), lowered)
+        return _over(lib, self.leaves, lambda part: simplex(lib, part), lowered)
 
     def free(self, lib: Any, y: Any, grad: Any) -> Any:
         """Entries that are not on a bound, or that g pushes away from it."""
@@ -111,7 +111,8 @@ def _over(lib: Any, sizes: tuple[int, ...], part: Any, y: Any) -> Any:
     return lib.join([part(y[..., a : a + n]) for a, n in zip(ends, sizes, strict=True)], -1)
 
 
-def _simplex(lib: Any, array: Any) -> Any:
+def simplex(lib: Any, array: Any) -> Any:
+    """The nearest point whose entries, along the last axis, are nonnegative and sum to one."""
     array = array - lib.largest(array)  # the same for all shifts
     descending = -lib.sort(-array)
     ranks = (0 * array + 1).cumsum(-1)

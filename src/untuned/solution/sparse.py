@@ -110,6 +110,7 @@ class At(NamedTuple):
     grad: Any  # of g
     step: Any
     energy: Any
+    slow: Any  # as in newton.py
     regular: Any
     found: Any
     done: Any
@@ -137,7 +138,7 @@ def solve(
     never = zero > 0
     unusable = ~newton.is_finite(lib, value, grad)
     first = norm(grad) + norm(weight)
-    start = At(y0, value, grad, zero, zero, never, never, unusable, zero)
+    start = At(y0, value, grad, zero, zero, zero, never, never, unusable, zero)
 
     def step(at: At) -> At:
         hessian = g.hessian(at.y)
@@ -235,6 +236,7 @@ def solve(
             grad=lib.where(changed, grad_p, grad),
             step=left,
             energy=energy,
+            slow=lib.where(energy > newton.FALL * at.energy, at.slow + 1, zero),
             regular=factor.regular,
             found=at_rest,
             done=at_its_end & ~changed,
@@ -246,5 +248,6 @@ def solve(
     close = (at.step <= near) | (at.energy <= near**2 * abs(at.value))
     close = at.done & (at.found | close)
     finite = newton.is_finite(lib, at.value, at.grad, at.y)
-    code = newton.verdict(lib.where, finite, close, at.regular, zero)
+    regular = at.regular & ((at.slow < newton.SLOW) | (tol is not None))
+    code = newton.code_of(lib.where, finite, close, regular, zero)
     return newton.Found(at.y, code, at.y[..., None, :0])

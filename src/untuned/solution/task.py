@@ -81,7 +81,7 @@ def task(
     like = ops.flatten(y)[0][0]
     given = () if data is None else (_data(ops, lib, data, like),)
     sizes = tuple(math.prod(leaf.shape) for leaf in ops.flatten(y)[0])
-    together = penalties.groups(ops, groups, y, l1)
+    together = penalties.groups(ops, lib, groups, y, l1)
     settings = Settings(
         region(constraint, sizes),
         ops.epsilon(y),

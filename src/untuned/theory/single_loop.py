@@ -248,24 +248,6 @@ def b_4(k: Constants, solver: STFBO) -> float:
     return errors + 2 * solver.eta_x * l_phi(k) * grown
 
 
-def v_bound(k: Constants, phi_next: float, t: int) -> float:
-    """|v_t| <= sqrt(2) / mu (phi_{t+1} + C_fy sqrt(t)), for v_0 = 0 (lm:vk).
-
-    From t = 1 on it holds with 1 in place of sqrt(t), by the proof's own first line at k = t.
-    """
-    return math.sqrt(2) / k.mu * (phi_next + k.C_fy * math.sqrt(t))
-
-
-def inner_sum_bound(k: Constants, solver: STFBO, t: int) -> float:
-    """Sum over k <= t of |grad_y g|^2 / beta_{k+1} <= a_2 log(t + 1) + b_2 (Prop. 4)."""
-    return a_2(k, solver) * math.log(t + 1) + b_2(k, solver)
-
-
-def linear_sum_bound(k: Constants, solver: STFBO, t: int) -> float:
-    """Sum over k <= t of |grad_v R|^2 / phi_{k+1} <= a_3 log(t + 1) + b_3 (Prop. 4)."""
-    return a_3(k, solver) * math.log(t + 1) + b_3(k, solver)
-
-
 def phi_bound(k: Constants, solver: STFBO, t: int) -> float:
     """phi_t <= a_1 log(t) + b_1 for t >= 1 (Prop. 5, lm:varphi); C_phi, which is less, at t = 0."""
     if t < 1:
@@ -277,11 +259,6 @@ def promise(k: Constants, solver: STFBO, t: int) -> float:
     """a_4 log(t) + b_4 + 4 (Phi(x0) - inf Phi) / eta_x, the bracket of Prop. 5 and Theorem 2."""
     gap = 4 * k.phi_gap / solver.eta_x
     return a_4(k, solver) * math.log(max(t, 1)) + b_4(k, solver) + gap
-
-
-def alpha_bound(k: Constants, solver: STFBO, t: int, phi: float) -> float:
-    """alpha_t <= C_alpha + (a_4 log(t) + b_4 + 4 (Phi(x0) - inf Phi)) phi_t (Prop. 5)."""
-    return thresholds(k, solver).alpha + promise(k, solver, t) * phi
 
 
 def theorem_2(k: Constants, solver: STFBO, T: int) -> float:
@@ -311,7 +288,6 @@ def corollary_2(k: Constants, solver: STFBO, epsilon: float) -> Complexity:
     """Corollary 2: the least T from which on Theorem 2 promises epsilon.
 
     Found by bisection from e^4 up, beyond which the bound only falls; no large constant is lost.
-    `closed_form_steps` is the paper's own choice of T.
     """
     goal = math.log(require_accuracy(epsilon))
     if not math.isfinite(_log_theorem_2(k, solver, 1)):
@@ -329,18 +305,3 @@ def corollary_2(k: Constants, solver: STFBO, epsilon: float) -> Complexity:
         else:
             high = middle
     return Complexity(high, 4 * high)
-
-
-def closed_form_steps(k: Constants, solver: STFBO, epsilon: float) -> float:
-    """T = M N / epsilon log^4(M / epsilon) with N = 12^4, of the proof of Corollary 2.
-
-    M is such that the bound is at most M log^4(T) / T for T >= 3 (below e no M does, since
-    log(1) = 0). The proof asks for epsilon "sufficiently small": log log z <= log(z) / 4 at
-    z = M / epsilon, which fails between z = 4.2 and z = 5503; there T is taken at z = 5504.
-    """
-    epsilon = require_accuracy(epsilon)
-    bracket = a_4(k, solver) + b_4(k, solver) + 4 * k.phi_gap / solver.eta_x
-    phi = a_1(k, solver) + b_1(k, solver)
-    M = bracket * phi * (bracket * phi + thresholds(k, solver).alpha) / 2
-    z = max(M / epsilon, 5504.0)
-    return max(3.0, 12**4 * z * math.log(z) ** 4)

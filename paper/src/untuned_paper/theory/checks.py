@@ -6,6 +6,7 @@ own reports are used for its accumulators and loop counts only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from untuned.solvers.dtfbo import DTFBO
 from untuned.solvers.stfbo import STFBO
 from untuned.theory import double_loop, single_loop
 from untuned.theory.constants import Constants, l_phi
-from untuned.theory.problems import KnownProblem
+from untuned_paper.theory.problems import KnownProblem
 from untuned_paper.theory.trajectory import Trajectory
 
 ROUNDING = 1e-9  # relative; far above float64's, far below any margin of the theory
@@ -140,10 +141,10 @@ def check_single_loop(
         _late_descent(problem, run, k, step, h, error_bound, alpha > c.alpha),
         _at_most("sum |grad_y g|^2 / beta <= a_2 log(t+1) + b_2 (Prop. 4)",
                  np.cumsum(_squared(g) / beta),
-                 over_time(lambda t: single_loop.inner_sum_bound(k, solver, t - 1))),
+                 over_time(lambda t: _sum_bound(single_loop.a_2, single_loop.b_2, k, solver, t))),
         _at_most("sum |grad_v R|^2 / phi <= a_3 log(t+1) + b_3 (Prop. 4)",
                  np.cumsum(_squared(r) / phi[1:]),
-                 over_time(lambda t: single_loop.linear_sum_bound(k, solver, t - 1))),
+                 over_time(lambda t: _sum_bound(single_loop.a_3, single_loop.b_3, k, solver, t))),
         _at_most("phi_t <= a_1 log(t) + b_1 (Prop. 5)", phi[1:],
                  over_time(lambda t: single_loop.phi_bound(k, solver, t))),
         _at_most("alpha_t <= C_alpha + (a_4 log(t) + b_4 + 4 gap) phi_t (Prop. 5)", alpha,
@@ -218,3 +219,8 @@ def _equal(claim: str, measured: np.ndarray, expected: np.ndarray, steps: np.nda
 def _recursion(claim: str, accumulator: np.ndarray, squares: np.ndarray) -> Check:
     expected = np.sqrt(accumulator[:-1] ** 2 + squares)
     return _equal(claim, accumulator[1:], expected, np.arange(len(squares)))
+
+
+def _sum_bound(a: Callable, b: Callable, k: Constants, solver: STFBO, t: int) -> float:
+    """A bound on the sum over t steps of squared norms over accumulators (Prop. 4)."""
+    return float(a(k, solver) * math.log(t) + b(k, solver))

@@ -9,8 +9,16 @@ from __future__ import annotations
 import math
 
 from untuned.solvers.dtfbo import DTFBO
-from untuned.theory import double_loop
-from untuned.theory.constants import Constants, l_phi, l_v_bar, l_y, sensitivity
+from untuned.solvers.stfbo import STFBO
+from untuned.theory import double_loop, single_loop
+from untuned.theory.constants import (
+    Constants,
+    l_phi,
+    l_v_bar,
+    l_y,
+    require_accuracy,
+    sensitivity,
+)
 from untuned.theory.double_loop import thresholds, tolerances
 
 
@@ -71,3 +79,18 @@ def q_prime(k: Constants, solver: DTFBO, T: int) -> float:
     most = double_loop.gamma_max(k, solver, T)
     first = 2 * math.log(c / solver.gamma0) / math.log1p(epsilon / c**2)
     return first + most / k.mu * math.log(k.C_gyy**2 * (most - c) / epsilon)
+
+
+def closed_form_steps(k: Constants, solver: STFBO, epsilon: float) -> float:
+    """T = M N / epsilon log^4(M / epsilon) with N = 12^4, of the proof of Corollary 2.
+
+    M is such that the bound is at most M log^4(T) / T for T >= 3 (below e no M does, since
+    log(1) = 0). The proof asks for epsilon "sufficiently small": log log z <= log(z) / 4 at
+    z = M / epsilon, which fails between z = 4.2 and z = 5503; there T is taken at z = 5504.
+    """
+    epsilon = require_accuracy(epsilon)
+    bracket = single_loop.a_4(k, solver) + single_loop.b_4(k, solver) + 4 * k.phi_gap / solver.eta_x
+    phi = single_loop.a_1(k, solver) + single_loop.b_1(k, solver)
+    M = bracket * phi * (bracket * phi + single_loop.thresholds(k, solver).alpha) / 2
+    z = max(M / epsilon, 5504.0)
+    return max(3.0, 12**4 * z * math.log(z) ** 4)

@@ -1,6 +1,6 @@
 """`untuned reproduce theory`: the paper's bounds beside what runs on known problems do.
 
-Every number comes from steps of the library's own methods on `untuned.theory.problems`, whose
+Every number comes from steps of the library's own methods on `untuned_paper.theory.problems`, whose
 constants, Phi and grad Phi are exact.
 """
 
@@ -18,9 +18,9 @@ from untuned.solvers.dtfbo import DTFBO
 from untuned.solvers.stfbo import STFBO
 from untuned.theory import double_loop, single_loop
 from untuned.theory.constants import l_phi
-from untuned.theory.problems import PROBLEMS, KnownProblem, known
 from untuned.util import folder
 from untuned_paper.theory import checks, paper_formulas
+from untuned_paper.theory.problems import PROBLEMS, KnownProblem, known
 from untuned_paper.theory.trajectory import Trajectory, inner_loop, record
 
 if TYPE_CHECKING:

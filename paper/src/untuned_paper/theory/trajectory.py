@@ -12,7 +12,7 @@ from untuned.problem.build import build
 from untuned.solvers.dtfbo import DTFBO
 from untuned.solvers.numerics.adagrad_norm import descend_for
 from untuned.theory.constants import require_steps
-from untuned.theory.problems import KnownProblem
+from untuned_paper.theory.problems import KnownProblem
 
 
 class Trajectory(NamedTuple):

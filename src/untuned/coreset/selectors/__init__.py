@@ -1,1 +1,1 @@
-"""`untuned.coreset.select`: twelve ways to choose rows behind one interface."""
+"""`untuned.coreset.select`: twelve methods of choosing rows behind one interface."""

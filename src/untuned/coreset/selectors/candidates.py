@@ -61,10 +61,10 @@ class Candidates:
 
             return fitted_head(self)
         layer = last_layer(self.model)
-        weight = layer.weight.detach().cpu().numpy()[self.classes].T
+        weight = as_numpy(layer.weight.float())[self.classes].T
         bias = np.zeros(len(self.classes), weight.dtype)
         if layer.bias is not None:
-            bias = layer.bias.detach().cpu().numpy()[self.classes]
+            bias = as_numpy(layer.bias.float())[self.classes]
         return Head(np.ascontiguousarray(weight), bias)
 
     @cached_property
@@ -128,11 +128,30 @@ def outputs(model: Any) -> int:
 
 
 def tensor(X: np.ndarray, model: Any) -> Any:
-    """Rows as the model wants them: its dtype and device."""
+    """Rows as the model wants them: on its device, and in its dtype unless they are its words."""
     import torch
 
     like = next(model.parameters())
-    return torch.as_tensor(np.asarray(X), dtype=like.dtype, device=like.device)
+    dtype = torch.int64 if are_words(X, model) else like.dtype
+    return torch.as_tensor(np.asarray(X), dtype=dtype, device=like.device)
+
+
+def are_words(X: np.ndarray, model: Any) -> bool:
+    """Whether rows are numbers of words: whole numbers, for a model with an embedding."""
+    from torch import nn
+
+    embeds = any(isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in model.modules())
+    return embeds and X.dtype.kind in "iu"
+
+
+def as_numpy(values: Any) -> np.ndarray:
+    """NumPy's view of arrays, tensors and frames, which has no bfloat16, in torch's byte order."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        is_brief = values.is_floating_point() and values.element_size() < 4
+        values = (values.float() if is_brief else values).numpy()
+    values = np.asarray(values)
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
 def _inputs_of_last_layer(model: Any, X: np.ndarray) -> np.ndarray:
@@ -150,7 +169,7 @@ def _inputs_of_last_layer(model: Any, X: np.ndarray) -> np.ndarray:
                     raise _no_last_layer(model, "its last torch.nn.Linear is not used once, last")
                 if made is not seen[0][1] and not torch.equal(made, seen[0][1]):
                     raise _no_last_layer(model, "its output is changed after the last layer")
-                parts.append(seen[0][0].cpu().numpy())
+                parts.append(as_numpy(seen[0][0]))
     finally:
         hook.remove()
     return np.concatenate(parts).astype(np.float32)

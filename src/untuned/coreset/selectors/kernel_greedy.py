@@ -1,4 +1,4 @@
-"""Greedy Coreset: rows one by one, each by the hypergradient, as a method of `minimize`.
+"""Greedy Coreset: rows one by one, each by the hypergradient.
 
 Borsos, Mutny and Krause, "Coresets via bilevel optimization for continual learning and streaming".
 The proxy is a kernel machine, logits K alpha with penalty 1e-3 tr(alpha' K alpha), where K is the
@@ -10,8 +10,7 @@ Adam that the authors take on the weights move none by more than a twentieth.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,10 +20,8 @@ from untuned.coreset.inner_solution import train
 from untuned.coreset.selectors.candidates import Candidates
 from untuned.coreset.selectors.kernels import tangent_kernel
 from untuned.data.batches import Batch
-from untuned.ops import Tree
-from untuned.problem.derivatives import Counts, Oracles
-from untuned.run import minimize
-from untuned.solvers.base import Info, Solver
+from untuned.ops import numpy as ops
+from untuned.problem.derivatives import Oracles
 
 PENALTY = 1e-3
 MOST_LINEAR_STEPS = 50
@@ -32,58 +29,10 @@ ROUGH, FINE = 0.1, 0.03  # shares of residuals that may be left, of v and of y
 SOFTMAX = LOSSES["softmax"]
 
 
-class State(NamedTuple):
-    """The corner of the simplex that is the coreset, its model, and the rows in their order."""
-
-    x: Any
-    y: Tree
-    v: Tree
-    order: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Greedy(Solver):
-    """Adds one row per step; x0 is the corner of the simplex of the rows to start from."""
-
-    name: ClassVar[str] = "greedy-coreset"
-    loops: ClassVar[str] = "double"
-    cost: ClassVar[Counts] = Counts(1, None, None, 1)
-
-    def init(self, o: Oracles, x: Any, y: Tree) -> State:
-        """Start from the rows of x."""
-        order = tuple(int(row) for row in np.flatnonzero(x))
-        return State(x, y, o.ops.zeros_like(y), order)
-
-    def step(self, o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
-        """Solve for the model and for v, then add a row."""
-        ops, x = o.ops, state.x
-        start = (state.y, state.v)
-        trained = train(o, x, start, batch.inner, batch, (FINE, ROUGH), MOST_LINEAR_STEPS)
-        inner, f, solved = trained
-        cross = o.linear(x, inner.y, batch.inner).cross(solved.z)
-        hypergrad = ops.sub(f.grad_x, cross)
-        order = state.order + (int(np.argmin(np.where(x > 0, np.inf, hypergrad))),)
-        info = Info(
-            outer=f.value,
-            inner_grad_norm=ops.norm(inner.grad),
-            residual_norm=solved.residual_norm,
-            hypergrad_norm=ops.norm(hypergrad),
-            measure=f.value - ops.dot(solved.z, inner.grad),
-            inner_steps=inner.newton_steps,
-            linear_steps=solved.steps,
-            counts=Counts(1, inner.gradients, trained.products, 1),
-        )
-        return State(corner(order, x), inner.y, solved.z, order), info
-
-    def measured_at(self, old: State, new: State) -> tuple[Tree, Tree, Tree]:
-        """f is taken at the rows before, with the y and v just solved for."""
-        return old.x, new.y, new.v
-
-
-def corner(rows: tuple[int, ...], like: Any) -> Any:
+def corner(rows: list[int], like: Any) -> Any:
     """The corner of the simplex of an even coreset."""
     x = np.zeros_like(like)
-    x[list(rows)] = 1 / len(rows)
+    x[rows] = 1 / len(rows)
     return x
 
 
@@ -107,34 +56,22 @@ class Machine(NamedTuple):
 
 
 class Inner:
-    """g: the loss weighted by x, with the penalty. Rows without weight cost nothing."""
+    """g: the loss weighted by x, with the penalty, at one x, whose zeros cost nothing."""
 
-    def __init__(self, machine: Machine):
-        self.machine = machine
-        self._x: np.ndarray | None = None
-
-    def _coreset(self, x: np.ndarray) -> tuple[Machine, np.ndarray]:
-        if self._x is None or not np.array_equal(x, self._x):
-            rows = np.flatnonzero(x)
-            self._x, self._found = x, (self.machine.of(rows), x[rows])
-        return self._found
+    def __init__(self, machine: Machine, x: np.ndarray):
+        rows = np.flatnonzero(x)
+        self.machine, self.part, self.weight = machine, machine.of(rows), x[rows]
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        part, weight = self._coreset(x)
-        return float(weight @ part.losses(y) + PENALTY * np.vdot(y, y))
+        return float(self.weight @ self.part.losses(y) + PENALTY * np.vdot(y, y))
 
     def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """grad_y g."""
-        part, weight = self._coreset(x)
-        return ((weight * part.slopes(y)) @ part.X).T + 2 * PENALTY * y
-
-    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """g and its gradients."""
-        return self(x, y), self.machine.losses(y), self.grad_y(x, y)
+        return ((self.weight * self.part.slopes(y)) @ self.part.X).T + 2 * PENALTY * y
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
-        part, weight = self._coreset(x)
+        part, weight = self.part, self.weight
         bend = SOFTMAX.bend(y.T @ part.X.T, 0)
 
         def in_y(v: np.ndarray) -> np.ndarray:
@@ -173,12 +110,14 @@ def greedy_coreset(c: Candidates, size: int) -> Selection:
     X = (vectors * np.sqrt(values.clip(min=0))).astype(np.float32)
     machine = Machine(X, np.eye(len(c.classes), dtype=X.dtype)[:, c.label])
     share = c.share.astype(X.dtype)
-    first = int(c.rng.integers(len(c)))
-    if size == 1:
-        return np.array([first]), np.ones(1)
-    result = minimize(
-        Outer(machine, share), Inner(machine), corner((first,), share),
-        np.zeros((len(c), len(c.classes)), np.float32), method=Greedy(), max_steps=size - 1,
-        eval_every=size - 1,
-    )  # fmt: skip
-    return np.asarray(result.state.order), np.ones(size)
+    outer = Outer(machine, share)
+    order, no_rows = [int(c.rng.integers(len(c)))], Batch(None, None)
+    y = v = np.zeros((len(c), len(c.classes)), np.float32)
+    while len(order) < size:
+        x = corner(order, share)
+        o = Oracles(ops, outer, Inner(machine, x))
+        found = train(o, x, (y, v), None, no_rows, (FINE, ROUGH), MOST_LINEAR_STEPS)
+        y, v = found.inner.y, found.linear.z
+        hypergrad = found.outer.grad_x - o.linear(x, y, None).cross(v)
+        order.append(int(np.argmin(np.where(x > 0, np.inf, hypergrad))))
+    return np.array(order), np.ones(size)

@@ -1,4 +1,4 @@
-"""PBCS: probabilistic bilevel coresets, as a method of `minimize`.
+"""PBCS: probabilistic bilevel coresets.
 
 Zhou, Pi, Zhang, Lin and Zhang, "Probabilistic bilevel coreset selection". Row i is kept with
 probability s_i; s lies in [0, 1]^n and sums to K. A step draws masks, trains on each from the model
@@ -13,103 +13,21 @@ that of the authors: 2000 steps of 5 masks with 100 inner steps each.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+import numbers
+from typing import Any
 
 import numpy as np
 
 from untuned.closed_form.losses import LOSSES
 from untuned.coreset.baselines import Selection
 from untuned.coreset.selectors.candidates import Candidates
-from untuned.data.batches import Batch
-from untuned.ops import Scalar, Tree
-from untuned.problem.derivatives import Counts, Oracles
-from untuned.run import minimize
-from untuned.solvers.base import Info, Solver
-from untuned.solvers.hyperparameters import require_count
+from untuned.util.wording import brief
 
 STEPS, MASKS, INNER_STEPS = 2000, 5, 100
 CLIP = 3.0
 RATE, INNER_RATE = 5e-2, 5e-3
 CLOSEST = 0.01  # to 0 and 1 that s counts as in the gradient, which would be infinite there
 SOFTMAX = LOSSES["softmax"]
-
-
-class State(NamedTuple):
-    """The probabilities, the models that training starts from, and Adam's memory of x."""
-
-    x: Any
-    y: Tree
-    v: Tree
-    first: Any
-    second: Any
-    steps: int
-
-
-@dataclass(frozen=True)
-class PBCS(Solver):
-    """Policy gradients on the probabilities of rows; x sums to `size`.
-
-    Parameters
-    ----------
-    size : how many rows are kept on average.
-    masks, inner_steps : masks per step, and steps of training on each.
-    seed : of the masks.
-    """
-
-    size: int
-    masks: int = MASKS
-    inner_steps: int = INNER_STEPS
-    seed: int = 0
-
-    name: ClassVar[str] = "pbcs"
-    loops: ClassVar[str] = "double"
-
-    def __post_init__(self) -> None:
-        require_count(self, "size", "masks", "inner_steps")
-
-    @property
-    def cost(self) -> Counts:
-        """Evaluations per step."""
-        return Counts(self.masks, self.masks * self.inner_steps, 0, 0)
-
-    def init(self, o: Oracles, x: Any, y: Tree) -> State:
-        """Start at x, with one model per mask."""
-        zero = o.ops.zeros_like(x)
-        return State(x, y, o.ops.zeros_like(y), zero, zero, 0)
-
-    def step(self, o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
-        """Draw, train, compare, move."""
-        ops, x = o.ops, state.x
-        rng = np.random.default_rng([self.seed, state.steps])
-        masks = (rng.random((self.masks, x.size)) < x).astype(x.dtype)
-        trained, norm = self._train(o, masks, state.y, batch.inner)
-        models = (trained[k : k + 1] for k in range(self.masks))
-        losses = np.array([o.outer_value(x, model, batch.outer) for model in models], x.dtype)
-        inside = np.clip(x, CLOSEST, 1 - CLOSEST)
-        slope = (losses - losses.mean()) @ (masks - x) / (inside * (1 - inside))
-        slope = slope / max(self.masks - 1, 1)
-        slope_norm = ops.norm(slope)
-        slope = slope * min(1.0, CLIP / slope_norm) if slope_norm > 0 else slope
-        move, first, second = adam(slope, state.first, state.second, state.steps + 1)
-        info = Info(
-            outer=float(losses.mean()), inner_grad_norm=norm, hypergrad_norm=slope_norm,
-            step_x=RATE, step_y=INNER_RATE, measure=float(losses.mean()),
-            inner_steps=self.inner_steps, counts=self.cost,
-        )  # fmt: skip
-        moved = onto_sum(x - RATE * move, self.size)
-        return State(moved, state.y, state.v, first, second, state.steps + 1), info
-
-    def _train(self, o: Oracles, masks: Any, y: Tree, rows: Tree) -> tuple[Tree, Scalar]:
-        """Adam on every mask, from the model as it was, its rate falling along a cosine."""
-        ops = o.ops
-        weights = masks / masks.sum(axis=1, keepdims=True).clip(min=1)
-        first = second = np.zeros_like(y)
-        for k in range(self.inner_steps):
-            slope = o.inner_grad(weights, y, rows)
-            move, first, second = adam(slope, first, second, k + 1)
-            y = y - INNER_RATE * 0.5 * (1 + math.cos(math.pi * k / self.inner_steps)) * move
-        return y, ops.norm(slope)
 
 
 def adam(slope: Any, first: Any, second: Any, step: int) -> tuple[Any, Any, Any]:
@@ -151,11 +69,6 @@ class Heads:
             return float((losses @ self.share).mean())
         return float((x * losses).sum() + 0.5 * self.ridge * np.vdot(y, y))
 
-    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """g and its gradients."""
-        losses = self._losses(y)
-        return self(x, y), losses if x.ndim == 2 else losses.sum(axis=0), self.grad_y(x, y)
-
     def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """grad_y g; rows without weight cost nothing."""
         weight, A, transposed, target = self._kept(x)
@@ -189,13 +102,39 @@ def pbcs(
     inner_steps: int = INNER_STEPS,
 ) -> Selection:  # fmt: skip
     """The rows of largest probability, and these as weights."""
-    method = PBCS(size, masks, inner_steps, seed=int(c.rng.integers(2**31)))
+    for name, value in (("steps", steps), ("masks", masks), ("inner_steps", inner_steps)):
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+            raise ValueError(
+                f"{name}={brief(value)} is not usable; expected a whole number from 1 up."
+            )
+    seed = int(c.rng.integers(2**31))
     share = c.share.astype(c.features.dtype)
+    outer, inner = Heads(c, share), Heads(c)
     head = np.vstack([c.head.coef, c.head.intercept]).T
-    result = minimize(
-        Heads(c, share), Heads(c), np.full_like(share, size / len(c)),
-        np.stack([head] * method.masks), method=method, max_steps=steps, eval_every=steps,
-    )  # fmt: skip
-    s = result.state.x.astype(np.float64)
+    s = np.full_like(share, size / len(c))
+    first = second = np.zeros_like(s)
+    for step in range(steps):
+        kept = np.random.default_rng([seed, step]).random((masks, len(c))) < s
+        kept = kept.astype(s.dtype)
+        trained = _train(inner, kept, np.stack([head] * masks), inner_steps)
+        losses = np.array([outer(s, trained[k : k + 1]) for k in range(masks)], s.dtype)
+        inside = np.clip(s, CLOSEST, 1 - CLOSEST)
+        slope = (losses - losses.mean()) @ (kept - s) / (inside * (1 - inside))
+        slope = slope / max(masks - 1, 1)
+        norm = float(np.linalg.norm(slope))
+        slope = slope * min(1.0, CLIP / norm) if norm > 0 else slope
+        move, first, second = adam(slope, first, second, step + 1)
+        s = onto_sum(s - RATE * move, size)
+    s = s.astype(np.float64)
     order = np.lexsort((c.rng.random(len(c)), -s))[:size]
     return order, s[order] / s[order].max()
+
+
+def _train(g: Heads, masks: np.ndarray, y: np.ndarray, steps: int) -> np.ndarray:
+    """Adam on every mask, from the model as it was, its rate falling along a cosine."""
+    weights = masks / masks.sum(axis=1, keepdims=True).clip(min=1)
+    first = second = np.zeros_like(y)
+    for k in range(steps):
+        move, first, second = adam(g.grad_y(weights, y), first, second, k + 1)
+        y = y - INNER_RATE * 0.5 * (1 + math.cos(math.pi * k / steps)) * move
+    return y

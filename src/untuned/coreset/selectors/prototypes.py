@@ -1,6 +1,6 @@
 """`auto`: rows that stand for their class, whatever will be learned after it.
 
-Two models are fitted to the chosen rows, and judged on all of them. With phi_i what a row is in a
+Two models are fitted to the chosen rows and evaluated on all. With phi_i what a row is in a
 kernel, S the chosen rows and every class counting alike:
 
     prototypes   y_c = the mean of the chosen rows of class c
@@ -25,12 +25,12 @@ import numpy as np
 from scipy import linalg
 
 from untuned.coreset.baselines import Selection, equal_quotas
-from untuned.coreset.selectors.candidates import Candidates
+from untuned.coreset.selectors.candidates import Candidates, are_words
 from untuned.coreset.selectors.kernels import tangent_kernel
 
 MOST_ROWS = 2_000  # of a class that are looked at; more say little more about its mean
 ROWS_PER_CHOSEN = 4  # looked at, at least
-LANDMARKS = 1_000  # rows by which all are written as features, and on which a classifier is judged
+LANDMARKS = 1_000  # rows by which all are written as features, and that test a classifier
 RIDGE = 0.1  # of the classifier, as a share of a row's squared length
 JITTER = 1e-6  # of a kernel whose root is taken, as a share of its diagonal
 
@@ -59,7 +59,7 @@ def auto(c: Candidates, size: int) -> Selection:
 
 
 class Prototype:
-    """The mean of the rows of a class that were added, beside the mean of all."""
+    """The mean of the rows of a class that were added, compared with the mean of all."""
 
     def __init__(self, phi: np.ndarray, mass: np.ndarray):
         self.phi = phi - mass @ phi
@@ -81,35 +81,35 @@ class Prototype:
 
 
 class Classifier:
-    """Ridge regression of labels on the rows that were added, judged on rows of all classes.
+    """Ridge regression of labels on the rows that were added, evaluated on rows of all classes.
 
     A row that is added changes what is left to explain along its covariance with the others given
     the rows before it, so that nothing is ever fitted anew.
     """
 
     def __init__(
-        self, phi: np.ndarray, places: list[np.ndarray], judges: np.ndarray, mass: np.ndarray,
+        self, phi: np.ndarray, places: list[np.ndarray], evaluated: np.ndarray, mass: np.ndarray,
         most: int,
     ):  # fmt: skip
-        self.phi, self.places, self.judges = phi, places, judges
+        self.phi, self.places, self.evaluated = phi, places, evaluated
         self.wrong = _unit_labels(places)  # what is left to explain of each row's label
         self.own = np.einsum("ij,ij->i", phi, phi)  # variances given the rows added
         self.ridge = RIDGE * float(self.own.mean())
         weight = np.zeros(len(phi))
-        for m in places:  # the judges of each class count for one
-            inside = judges[np.isin(judges, m)]
+        for m in places:  # those of each class count for one
+            inside = evaluated[np.isin(evaluated, m)]
             weight[inside] = _mass(mass[inside])
-        self.weight = weight[judges][:, None]
+        self.weight = weight[evaluated][:, None]
         self.moves, self.count = np.empty((most, len(phi))), 0
-        # Covariances of judges with the rows of each class, and how many rows they know of.
-        self.with_judges = [phi[judges] @ phi[m].T for m in places]
+        # Their covariances with the rows of each class, and how many rows they know of.
+        self.covariances = [phi[evaluated] @ phi[m].T for m in places]
         self.known = [0] * len(places)
 
     def losses(self, number: int) -> np.ndarray:
         """How the squared error would change with each row of a class added."""
         rows, covariance = self.places[number], self._covariance(number)
         step = self.wrong[rows] / (self.own[rows] + self.ridge)[:, None]
-        left = self.weight * self.wrong[self.judges]
+        left = self.weight * self.wrong[self.evaluated]
         along = np.einsum("it,it->i", covariance.T @ left, step)
         squares = np.square(covariance).T @ self.weight[:, 0]
         return squares * np.einsum("it,it->i", step, step) - 2 * along
@@ -117,8 +117,8 @@ class Classifier:
     def _covariance(self, number: int) -> np.ndarray:
         """Brought up to date when it is needed: many rows at once take less time."""
         new = self.moves[self.known[number] : self.count]
-        found = self.with_judges[number]
-        found -= new[:, self.judges].T @ new[:, self.places[number]]
+        found = self.covariances[number]
+        found -= new[:, self.evaluated].T @ new[:, self.places[number]]
         self.known[number] = self.count
         return found
 
@@ -174,12 +174,14 @@ def looked_at(c: Candidates, members: np.ndarray, quota: int) -> np.ndarray:
 
 
 def kernel_of(c: Candidates, rows: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
-    """The kernel of inputs, plus that of the model's features; between rows and `others`."""
-    kernel = tangent_kernel(c.flat[rows], None if others is None else c.flat[others])
-    if c.model is not None:
-        features = c.features
-        kernel += tangent_kernel(features[rows], None if others is None else features[others])
-    return kernel
+    """The kernel of inputs, plus that of the model's features; between rows and `others`.
+
+    Numbers of words have no direction, so there it is that of features alone.
+    """
+    of = lambda X: tangent_kernel(X[rows], None if others is None else X[others])
+    if c.model is None:
+        return of(c.flat)
+    return of(c.features) if are_words(c.X, c.model) else of(c.flat) + of(c.features)
 
 
 def herd_towards(kernel: np.ndarray, towards: np.ndarray, count: int) -> np.ndarray:

@@ -9,6 +9,7 @@ Both in torch, through one interface, so that a problem over them is written onc
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,8 +68,11 @@ def head(c: Candidates, start: Head | None = None) -> Proxy:
 
 def full(c: Candidates) -> Proxy:
     """The whole network, in the mode it is in; classes that take no part are left out."""
-    start, apply = from_module(c.model)
-    inputs = tensor(c.X, c.model)
+    # Half precision is too coarse for what is solved here.
+    is_half = next(c.model.parameters()).element_size() < 4
+    model = deepcopy(c.model).float() if is_half else c.model
+    start, apply = from_module(model)
+    inputs = tensor(c.X, model)
     classes = torch.tensor(c.classes, device=inputs.device)
     rows = {"X": inputs, "label": torch.tensor(c.label, device=inputs.device)}
 

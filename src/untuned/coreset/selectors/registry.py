@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.coreset.selectors.candidates import Candidates, evaluating, outputs, require_finite
+from untuned.coreset.selectors.candidates import (
+    Candidates,
+    as_numpy,
+    evaluating,
+    outputs,
+    require_finite,
+)
 from untuned.coreset.selectors.matching import in_turns
 from untuned.coreset.selectors.sampling import drawn
 from untuned.coreset.selectors.slots import pick
@@ -161,7 +167,7 @@ def checked(
         raise ValueError(
             f"The rows are SciPy's {type(X).__name__}; expected an array, so give its .toarray()."
         )
-    X, y = _array(X), _array(y)
+    X, y = as_numpy(X), as_numpy(y)
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise ValueError(
             f"The labels are {brief(y.dtype.name)} of shape {y.shape}; expected one whole number "
@@ -223,7 +229,7 @@ def _outputs(model: Any, y: np.ndarray) -> int:
 def _shares(weights: Any, rows: int) -> np.ndarray:
     if weights is None:
         return np.full(rows, 1 / rows)
-    weights = np.asarray(_array(weights), float)
+    weights = np.asarray(as_numpy(weights), float)
     if weights.shape != (rows,):
         raise ValueError(
             f"The weights have shape {weights.shape}; expected one for each of the {rows} rows."
@@ -277,10 +283,3 @@ def _generator(seed: Any) -> np.random.Generator:
             "generator."
         )
     return np.random.default_rng(int(seed))
-
-
-def _array(values: Any) -> np.ndarray:
-    """NumPy's view of arrays, tensors and frames."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    return np.asarray(values)

@@ -15,7 +15,7 @@ def uniform(c: Candidates, size: int) -> Selection:
 
 def k_means_features(c: Candidates, size: int) -> Selection:
     """k-means++ seeding on the inputs."""
-    return spread(c.flat, c.share, size, c.rng), np.ones(size)
+    return spread(c.X.reshape(len(c), -1), c.share, size, c.rng), np.ones(size)
 
 
 def k_means_embedding(c: Candidates, size: int) -> Selection:
@@ -25,7 +25,9 @@ def k_means_embedding(c: Candidates, size: int) -> Selection:
 
 def spread(X: np.ndarray, share: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     """Rows one by one, drawn by their squared distance to the nearest row chosen so far."""
-    X = X.astype(float)  # so that a row's distance to itself is zero up to tiny rounding
+    # Centred and in float64, so that a row's distance to itself is zero up to tiny rounding.
+    X = X.astype(float)
+    X = X - X.mean(axis=0)
     squares = np.einsum("ij,ij->i", X, X)
     nearest, left = np.ones(len(X)), share.copy()
     chosen = np.empty(size, int)

@@ -24,8 +24,8 @@ from untuned.run import minimize
 from untuned.solvers import DTFBO, STFBO, StocBiO
 from untuned.util.wording import unknown
 
-# What lambda is judged by, and how many steps it is given where the user names no number: as many
-# as in BCSR's and the paper's experiments, or enough for the likeliest rows to settle.
+# The criterion for lambda, and how many steps it is given where the user names no number: as many
+# as in BCSR's and the paper's experiments, or enough for the likeliest rows to stand.
 CRITERIA = {"loss": 5, "prototypes": 100}
 
 DRAWS = 64
@@ -35,7 +35,7 @@ START = 5.0  # alpha_0 = beta_0 = gamma_0 of the paper's experiment, and BCSR's 
 
 
 class Weighted(NamedTuple):
-    """lambda over all rows, and the slots that it falls into where it was judged by prototypes."""
+    """lambda over all rows, and the slots that it falls into where the criterion is prototypes."""
 
     weights: np.ndarray
     slots: slots.Slots | None = None

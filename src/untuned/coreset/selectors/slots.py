@@ -27,7 +27,9 @@ from untuned.coreset.baselines import Selection, equal_quotas
 from untuned.coreset.selectors.candidates import Candidates
 from untuned.coreset.selectors.matching import in_turns
 from untuned.coreset.selectors.prototypes import herd_towards, kernel_of, looked_at
+from untuned.ops import numpy_roots
 from untuned.run import minimize
+from untuned.solution.regions import simplex
 
 JITTER = 1e-6  # of a kernel whose root is taken, as a share of its diagonal
 
@@ -95,13 +97,9 @@ class Slots:
 
     def project(self, x: np.ndarray) -> np.ndarray:
         """The nearest probabilities, slot by slot."""
-        x = np.where(self.filled, x, -np.inf)
-        x = x - x.max(axis=1, keepdims=True)
-        descending = -np.sort(-x, axis=1)
-        counts = np.arange(1, x.shape[1] + 1)
-        excess = (np.cumsum(descending, axis=1) - 1) / counts
-        last = np.sum(descending > excess, axis=1, keepdims=True) - 1
-        return np.maximum(x - np.take_along_axis(excess, last, axis=1), 0)
+        most = np.where(self.filled, x, -np.inf).max(axis=1, keepdims=True)
+        # An entry two below the largest is projected to zero.
+        return simplex(numpy_roots, np.where(self.filled, x, most - 2))
 
     def start(self, share: np.ndarray) -> np.ndarray:
         """Uniform sampling; rows that count for more are likelier by as much."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import untuned
-from untuned.theory.problems import PROBLEMS, known
+from untuned_paper.theory.problems import PROBLEMS, known
 
 PAIRS = 20_000
 EACH = pytest.mark.parametrize("name", PROBLEMS)

@@ -11,8 +11,8 @@ from untuned.solvers.numerics.adagrad_norm import descend_until
 from untuned.solvers.stfbo import State
 from untuned.theory import constants as basics
 from untuned.theory import double_loop, single_loop
-from untuned.theory.problems import PROBLEMS, known
 from untuned_paper.theory import checks, paper_formulas
+from untuned_paper.theory.problems import PROBLEMS, known
 from untuned_paper.theory.trajectory import inner_loop, record
 
 EACH = pytest.mark.parametrize("name", PROBLEMS)

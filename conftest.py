@@ -28,7 +28,7 @@ import pytest
 
 matplotlib.use("Agg")
 # Processes that tests start find the paper's package as pytest does, installed or not.
-PATHS = (str(Path(__file__).parent.parent / "paper" / "src"), os.environ.get("PYTHONPATH"))
+PATHS = (str(Path(__file__).parent / "paper" / "src"), os.environ.get("PYTHONPATH"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, PATHS))
 # A shell starts what it runs in the background with Ctrl-C ignored, which tests of Ctrl-C are not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
