@@ -32,13 +32,14 @@ def test_estimate_is_the_most_likely_matrix(monkeypatch):
 
     start = noise.uniform(0.2, 3)
     brute = optimize.minimize(unlikelihood, np.log(start).ravel(), tol=1e-10)
-    found = noise.fit_transition(probabilities, given, weight, start)
+    found = noise.fit_transition(noise.Predicted(probabilities, given, weight), start)
     assert found == pytest.approx(softmax(brute.x.reshape(3, 3), axis=1), abs=2e-3)
 
 
 def test_estimate_nears_the_truth():
     probabilities, given, _ = sample(20_000)
-    found = noise.fit_transition(probabilities, given, np.ones(len(given)), noise.uniform(0.1, 3))
+    rows = noise.Predicted(probabilities, given, np.ones(len(given)))
+    found = noise.fit_transition(rows, noise.uniform(0.1, 3))
     assert found == pytest.approx(TRANSITION, abs=0.04)
 
 
@@ -74,7 +75,7 @@ def test_first_guess_sees_how_much_noise_there_is():
     """From a model of the given labels, to which no label is wrong."""
     probabilities, given, _ = sample(20_000, noise.uniform(0.3, 3))
     of_given = probabilities @ noise.uniform(0.3, 3)
-    guess = noise.first_guess(of_given, given, np.ones(len(given)))
+    guess = noise.first_guess(noise.Predicted(of_given, given, np.ones(len(given))))
     assert np.diagonal(guess) == pytest.approx(0.7, abs=0.1)
     assert guess.sum(1) == pytest.approx(1)
 
@@ -93,7 +94,8 @@ def overlapping(rate, rows=6000, seed=0):
 def test_surest_rows_show_the_noise(rate):
     """The share of labels that differ from the likeliest class is far more than the noise."""
     probabilities, given = overlapping(rate)
-    most = noise.ceiling(probabilities @ noise.uniform(rate, 4), given, np.ones(len(given)))
+    of_given = probabilities @ noise.uniform(rate, 4)
+    most = noise.ceiling(noise.Predicted(of_given, given, np.ones(len(given))))
     assert (given != probabilities.argmax(1)).mean() > rate + 0.05
     assert most.overall == pytest.approx(rate, abs=0.03)
     assert most.by_class == pytest.approx(rate, abs=0.06)
@@ -103,7 +105,7 @@ def test_where_all_rows_are_alike_the_ceiling_is_seen_on_all():
     rng = np.random.default_rng(0)
     probabilities = rng.permutation(np.tile([[0.9, 0.1], [0.1, 0.9]], (500, 1)))
     given = np.where(rng.random(1000) < 0.1, probabilities.argmin(1), probabilities.argmax(1))
-    most = noise.ceiling(probabilities, given, np.ones(1000))
+    most = noise.ceiling(noise.Predicted(probabilities, given, np.ones(1000)))
     assert most.overall == pytest.approx((given != probabilities.argmax(1)).mean(), abs=0.01)
 
 
@@ -213,5 +215,5 @@ def test_counts_are_sums_of_posteriors():
     p, given, weight = rng.dirichlet(np.ones(3), 50), rng.integers(0, 2, 50), rng.random(50)
     expected = np.zeros((3, 3))  # nobody was given the last label
     np.add.at(expected.T, given, weight[:, None] * noise.posterior(p, TRANSITION, given))
-    found = noise.ByLabel(p, given, weight).counts(TRANSITION)
+    found = noise.CountsByLabel(noise.Predicted(p, given, weight)).counts(TRANSITION)
     np.testing.assert_allclose(found, expected)

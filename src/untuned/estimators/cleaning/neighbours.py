@@ -1,21 +1,22 @@
-"""Neighbours as judges: a kernel whose width is learned.
+"""Nearest neighbours as a base model: a kernel regression whose width is learned.
 
     p_i = sum_j k_ij t_j / sum_j k_ij,      k_ij = exp(-(d_ij / (width * r_i))^2 / 2)
 
-over the nearest rows j, with t_j what is believed of them and r_i the distance of i to its nearest
+over the nearest rows j, with t_j their labels or targets, and r_i the distance of i to its nearest
 neighbours, so that one width suits crowded and lonely rows. The width is the one under which
 unseen labels are most probable. Neighbours are looked up once, whatever is asked later.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from untuned.estimators.cleaning.folds import Task, second_hand
-from untuned.estimators.cleaning.judges import Targets
+from untuned.estimators.cleaning.cross_fit import Task, out_of_fold
+from untuned.estimators.cleaning.models import Targets
 
 NEAREST, CLOSE = 48, 5
 WIDTHS = 2.0 ** np.arange(-1, 5)  # from the very nearest to all that were looked up alike
@@ -34,29 +35,31 @@ class Neighbours:
         self.width = 1.0
 
     def first(self, task: Task) -> np.ndarray:
-        """Learn the width and given labels; see Judge."""
+        """Learn the width and given labels; see Model."""
         self._look_up(task)
         given = np.eye(task.classes, dtype=np.float32)[task.label] * task.weight[:, None]
         own = np.arange(len(task.label)), task.label
-        unseen = self._seen_from(task, task.fold[:, None])
+        unseen = task.fold[self.index] != task.fold[:, None]
         gains = []
         for width in WIDTHS:
-            said = self._mean(given, unseen, width, slice(None))
-            gains.append(task.weight @ np.log(said[own]))
+            task.check_time()
+            p = self._mean(given, unseen, width, slice(None))
+            gains.append(task.weight @ np.log(p[own]))
         self.width = WIDTHS[int(np.argmax(gains))]
 
-        def judged(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        def predicted(train: np.ndarray, rows: np.ndarray) -> np.ndarray:
             in_train = np.zeros(len(task.label), bool)
             in_train[train] = True
             return self._mean(given, in_train[self.index[rows]], self.width, rows)
 
-        return second_hand(task, judged)
+        return out_of_fold(task, predicted)
 
     def second(self, task: Task, targets: Targets) -> np.ndarray:
-        """Learn what is believed of the neighbours; see Judge."""
+        """Learn the targets of the neighbours; see Model."""
         found = np.zeros((len(task.label), task.classes))
         believed = np.zeros((len(task.label), task.classes))
         for fold in range(task.folds):
+            task.check_time()
             rows = np.flatnonzero(task.fold == fold)
             target = targets(fold)
             believed += target * (task.fold != fold)[:, None] / (task.folds - 1)
@@ -90,9 +93,9 @@ class Neighbours:
         every = -(-len(rows) // MOST_REFERENCES)
         self.references = task.order[::every]
         self.points = points[self.references]
-        nearest, self.distance = _nearest(points, self.points, NEAREST + 1)
+        nearest, self.distance = _nearest(points, self.points, NEAREST + 1, task.check_time)
         self.index = self.references[nearest]
-        self.distance[self.index == rows[:, None]] = np.inf  # nobody is his own neighbour
+        self.distance[self.index == rows[:, None]] = np.inf  # no row is its own neighbour
 
     def _scaled(self, X: Any) -> Any:
         if issparse(X):
@@ -100,9 +103,6 @@ class Neighbours:
 
             return normalize(X)
         return np.clip((X - self.mean) * self.scale, -BOUND, BOUND).astype(np.float32)
-
-    def _seen_from(self, task: Task, fold: np.ndarray) -> np.ndarray:
-        return task.fold[self.index] != fold
 
     def _mean(self, values: np.ndarray, allowed: np.ndarray, width: float, rows: Any) -> np.ndarray:
         distance = np.where(allowed, self.distance[rows], np.inf)
@@ -127,13 +127,16 @@ def _kernel_mean(
     return found / found.sum(axis=1, keepdims=True)
 
 
-def _nearest(points: Any, references: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _nearest(
+    points: Any, references: Any, count: int, between: Callable[[], None] = lambda: None
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Places of the nearest references, in no order, and their distances."""
     count = min(count, references.shape[0])
     index = np.empty((points.shape[0], count), np.intp)
     distance = np.empty((points.shape[0], count), np.float32)
     squares = _squares(references)
     for start in range(0, points.shape[0], BLOCK):
+        between()
         part = slice(start, start + BLOCK)
         products = points[part] @ references.T
         products = products.toarray() if issparse(products) else products

@@ -1,7 +1,7 @@
-"""How labels come to be wrong: P(given label | true label) as a matrix, and what follows from it.
+"""The transition matrix P(given label | true label): how it is estimated, and what follows from it.
 
-Rows are true classes, columns given ones. `probabilities` are a model's, one row per sample, of
-rows it has not been trained on; `given` are whole numbers, the columns of the labels given.
+Rows are true classes, columns given ones. `probabilities` are out-of-fold, one row per sample;
+`given` are whole numbers, the columns of the given labels.
 """
 
 from __future__ import annotations
@@ -23,6 +23,14 @@ MISJUDGED = 0.1  # share of rows between two classes, about which a model may be
 DECIDED = 0.9  # probability of the likeliest class, of which a row is said to be
 
 
+class Predicted(NamedTuple):
+    """Rows: a model's probabilities of true labels, the given labels, and weights."""
+
+    probabilities: np.ndarray
+    given: np.ndarray
+    weight: np.ndarray
+
+
 def uniform(rate: float, classes: int) -> np.ndarray:
     """A share `rate` of each class goes to all others alike."""
     transition = np.full((classes, classes), rate / (classes - 1))
@@ -30,7 +38,7 @@ def uniform(rate: float, classes: int) -> np.ndarray:
     return transition
 
 
-def first_guess(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def first_guess(rows: Predicted) -> np.ndarray:
     """The matrix, from a model that was itself trained on the given labels.
 
     Such a model believes the noise, so its probabilities fit the given labels without any. But it
@@ -39,6 +47,7 @@ def first_guess(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray
     classes overlap this sees noise that is the model's own doubt, so the guess goes half way to the
     same noise in all classes.
     """
+    probabilities, given, weight = rows
     classes = probabilities.shape[1]
     own = probabilities[np.arange(len(given)), given]
     counts = np.bincount(given, weight, classes)
@@ -122,16 +131,14 @@ def without_noise(probabilities: np.ndarray, transition: np.ndarray) -> np.ndarr
     return found / found.sum(axis=1, keepdims=True)
 
 
-def fit_transition(
-    probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray, start: np.ndarray
-) -> np.ndarray:
+def fit_transition(rows: Predicted, start: np.ndarray) -> np.ndarray:
     """The most likely matrix, given a model of true labels, by expectation and maximization.
 
     It maximizes sum_i weight_i log sum_j p_ij T_j,given(i), drawn as `shrunk` says.
     """
-    transition, rows = start, ByLabel(probabilities, given, weight)
+    transition, by_label = start, CountsByLabel(rows)
     for _ in range(MOST_ROUNDS):
-        new = shrunk(rows.counts(transition))
+        new = shrunk(by_label.counts(transition))
         moved = abs(new - transition).max()
         transition = new
         if moved < SMALL:
@@ -139,10 +146,11 @@ def fit_transition(
     return transition
 
 
-class ByLabel:
-    """Rows in the order of given labels, so that what is asked again and again is quick."""
+class CountsByLabel:
+    """Rows in the order of given labels, so that each count of them is quick."""
 
-    def __init__(self, probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray):
+    def __init__(self, rows: Predicted):
+        probabilities, given, weight = rows
         order = np.argsort(given, kind="stable")
         ends = np.cumsum(np.bincount(given, minlength=probabilities.shape[1]))[:-1]
         self.parts = list(
@@ -165,13 +173,14 @@ class Ceiling(NamedTuple):
     overall: float
 
 
-def ceiling(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray) -> Ceiling:
+def ceiling(rows: Predicted) -> Ceiling:
     """The noise where a model is surest, which is no less than the noise there is.
 
     Labels that differ from what a model takes a row for are wrong, or the row lies where classes
     overlap. Wrong ones are as many among the rows it is sure of as elsewhere, those of
     overlapping classes fewer; so the share that is left among the surest rows is noise.
     """
+    probabilities, given, weight = rows
     taken_for, sure = probabilities.argmax(axis=1), probabilities.max(axis=1)
     differs = (given != taken_for).astype(float)
     order = np.argsort(-sure, kind="stable")

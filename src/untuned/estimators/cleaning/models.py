@@ -1,8 +1,8 @@
-"""Judges: whoever gives the probabilities of classes for rows it has not seen.
+"""Base models: whatever gives probabilities of classes for rows it has not seen.
 
-A judge is asked twice. First it learns the labels as they were given. Then it learns what the
-labels probably should be, by all that was said of them the first time; `targets[b]` are the
-probabilities of true labels, of shape (rows, classes), from which fold b's judge may learn.
+A base model is trained twice. First it learns the given labels. Then it learns what the labels
+probably should be, by all that was predicted the first time; `targets(b)` are the probabilities of
+true labels, of shape (rows, classes), from which fold b's model may learn.
 """
 
 from __future__ import annotations
@@ -11,30 +11,42 @@ import inspect
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from untuned.estimators.cleaning.folds import FEWEST, Task, coarser, second_hand
+from untuned.estimators.cleaning.cross_fit import FEWEST, Task, coarser, out_of_fold
 
-Targets = Callable[[int], np.ndarray]
+
+class Targets(Protocol):
+    """What the second round learns from."""
+
+    @property
+    def transition(self) -> np.ndarray:
+        """The transition matrix of the first round."""
+
+    def __call__(self, fold: int) -> np.ndarray:
+        """Probabilities of true labels from which the model of a fold may learn."""
+
+
+# Of boosting: as few rounds learn as much where classes are many.
 LEARNED = 10.0  # rounds times learning rate: a hundred of scikit-learn's own
 FASTEST = 0.5  # learning rate
-LEAVES = 8  # of a tree of boosting; larger ones learn more of the noise, and take longer
-BINS = 64  # of a column, for boosting; labels are noisy, and so finer ones would say no more
+TREES, MOST_ROUNDS = 200, 50
+LEAVES = 8  # of a tree; larger ones learn more of the noise, and take longer
+BINS = 64  # of a column; labels are noisy, so that finer ones would say no more
 
 
-class Judge(Protocol):
-    """What all judges can do."""
+class Model(Protocol):
+    """What all base models can do."""
 
     name: str
 
     def first(self, task: Task) -> np.ndarray:
-        """Opinions learned from given labels, as `folds.second_hand` shapes them."""
+        """Probabilities learned from given labels, as `cross_fit.out_of_fold` shapes them."""
 
     def second(self, task: Task, targets: Targets) -> np.ndarray:
-        """Probabilities of true labels (rows, classes), each row's from a judge that has not seen
-        it; what was trained is kept."""
+        """Out-of-fold probabilities of true labels (rows, classes); what was trained is kept."""
 
     def probabilities(self, X: Any) -> np.ndarray:
         """Of new rows, by what `second` trained."""
@@ -56,35 +68,35 @@ class ByClassifier:
         self.classes = 0
 
     def first(self, task: Task) -> np.ndarray:
-        """Learn the given labels; see Judge."""
+        """Learn the given labels; see Model."""
         coarse = coarser(task, self.most_folds or task.folds)
-        judged = partial(self.learned, task)
+        predicted = partial(self._predicted, task)
         # Who has seen none of a group's folds has not seen any one of them either.
-        return second_hand(coarse, judged)[np.arange(task.folds) % coarse.folds]
+        return out_of_fold(coarse, predicted)[np.arange(task.folds) % coarse.folds]
 
-    def learned(self, task: Task, train: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """What is said of rows after the given labels of others were learned."""
+    def _predicted(self, task: Task, train: np.ndarray, rows: np.ndarray) -> np.ndarray:
         model = self.make(task.seed, task.classes)
         fit_classifier(model, task.X[train], task.label[train], task.weight[train])
-        return said_by(model, task.X[rows], task.classes)
+        return predict(model, task.X[rows], task.classes)
 
     def second(self, task: Task, targets: Targets) -> np.ndarray:
-        """Learn the most probable labels, each with its probability as a weight; see Judge."""
+        """Learn the most probable labels, each with its probability as a weight; see Model."""
         found = np.zeros((len(task.label), task.classes))
         self.models, self.classes = [], task.classes
         for fold in range(task.folds):
+            task.check_time()
             train, rows = np.flatnonzero(task.fold != fold), np.flatnonzero(task.fold == fold)
             target = targets(fold)[train]
             model = self.make(task.seed + fold, task.classes)
             weight = task.weight[train] * target.max(axis=1)
             fit_classifier(model, task.X[train], target.argmax(axis=1), weight)
-            found[rows] = said_by(model, task.X[rows], task.classes)
+            found[rows] = predict(model, task.X[rows], task.classes)
             self.models.append(model)
         return found
 
     def probabilities(self, X: Any) -> np.ndarray:
         """The mean over folds."""
-        return np.mean([said_by(model, X, self.classes) for model in self.models], axis=0)
+        return np.mean([predict(model, X, self.classes) for model in self.models], axis=0)
 
     def forget(self) -> None:
         """There is nothing to let go of."""
@@ -130,7 +142,7 @@ def fit_classifier(model: Any, X: Any, label: np.ndarray, weight: np.ndarray) ->
         model.fit(X, label, **({"sample_weight": weight} if takes else {}))
 
 
-def said_by(model: Any, X: Any, classes: int) -> np.ndarray:
+def predict(model: Any, X: Any, classes: int) -> np.ndarray:
     """Probabilities with a column for every class, also for those the model has not met."""
     found = np.zeros((X.shape[0], classes))
     known = np.asarray(model.classes_, int)
@@ -143,26 +155,10 @@ def said_by(model: Any, X: Any, classes: int) -> np.ndarray:
     return (voters * found + 1 / classes) / (voters + 1) if voters else found
 
 
-class Rounds(NamedTuple):
-    """Of boosting, which grows a tree for each class in each of them."""
-
-    trees: int  # in all
-    fewest: int
-    most: int
-
-    def of(self, classes: int) -> int:
-        """How many."""
-        return int(np.clip(self.trees / classes, self.fewest, self.most))
-
-
-# As few as learn as much where classes are many.
-ROUNDS = Rounds(trees=200, fewest=int(LEARNED / FASTEST), most=50)
-
-
-def boosting(rounds: Rounds = ROUNDS) -> ByClassifier:
-    """Histogram boosting; dense tables only. On few rows it takes longer than all other judges, so
+def boosting(trees: int = TREES, most: int = MOST_ROUNDS) -> ByClassifier:
+    """Histogram boosting; dense tables only. On few rows it takes longer than all other models, so
     it has no more folds than on many."""
-    return ByClassifier("boosting", partial(_make_boosting, rounds), FEWEST)
+    return ByClassifier("boosting", partial(_make_boosting, trees, most), FEWEST)
 
 
 def of_user(classifier: Any) -> ByClassifier:
@@ -171,13 +167,13 @@ def of_user(classifier: Any) -> ByClassifier:
 
 
 # Functions of the module, as a fitted cleaner can then be copied to another process.
-def _make_boosting(rounds: Rounds, seed: int, classes: int) -> Any:
+def _make_boosting(trees: int, most: int, seed: int, classes: int) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    count = rounds.of(classes)
-    rate = min(LEARNED / count, FASTEST)  # of few rounds, each learns more
+    rounds = int(np.clip(trees / classes, min(LEARNED / FASTEST, most), most))
+    rate = min(LEARNED / rounds, FASTEST)  # of few rounds, each learns more
     classifier = HistGradientBoostingClassifier(
-        learning_rate=rate, max_iter=count, max_leaf_nodes=LEAVES, early_stopping=False,
+        learning_rate=rate, max_iter=rounds, max_leaf_nodes=LEAVES, early_stopping=False,
         random_state=seed,
     )  # fmt: skip
     return Binned(classifier)
