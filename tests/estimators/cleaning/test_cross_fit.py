@@ -48,6 +48,6 @@ def test_probabilities_are_of_models_that_saw_neither_fold(count, most, training
 
 @pytest.mark.parametrize(("classes", "rounds"), [(2, 50), (5, 40), (10, 20), (26, 20)])
 def test_boosting_of_many_classes_learns_as_much_in_fewer_rounds(classes, rounds):
-    classifier = models.boosting().make(0, classes).classifier
+    classifier = models.boosting().make(0, classes)
     assert classifier.max_iter == rounds
     assert classifier.max_iter * classifier.learning_rate == pytest.approx(models.LEARNED)

@@ -11,7 +11,6 @@ import polars
 import pytest
 from scipy.sparse import csr_matrix, hstack
 from scipy.sparse import random as random_sparse
-from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
@@ -26,11 +25,11 @@ from untuned.estimators import LabelCleaner
 from untuned.estimators.cleaning import (
     columns,
     cross_fit,
-    em,
     labelled_rows,
     linear,
     models,
     noise,
+    noise_limits,
     pool,
     pool_newton,
     softmax_regression,
@@ -137,20 +136,6 @@ def test_overlapping_classes_are_no_noise():
     cleaner = LabelCleaner("linear", random_state=0).fit(X, y)
     assert (cleaner.predict(X) != y).mean() > 0.3
     assert cleaner.noise_rate_ < 0.1
-
-
-def test_binned_boosting_is_scikit_learns():
-    """Judge: scikit-learn on columns that have few values, for which bins change nothing."""
-    rng = np.random.default_rng(0)
-    X, weight = rng.integers(0, 5, (200, 3)).astype(np.float32), rng.uniform(0.5, 2, 200)
-    y = (X.sum(axis=1) > 6).astype(int)
-    judge = models.boosting(10, 5).make(0, 2)
-    plain = clone(judge.classifier).fit(X, y, sample_weight=weight)
-    judge.fit(X, y, sample_weight=weight)
-    np.testing.assert_allclose(judge.predict_proba(X), plain.predict_proba(X), atol=1e-6)
-    wide = rng.normal(size=(2000, 2))
-    judge.fit(wide, (wide.sum(axis=1) > 0).astype(int), sample_weight=np.ones(2000))
-    assert [len(edges) for edges in judge.edges] == [models.BINS - 1] * 2
 
 
 def test_a_model_of_one_class_gives_a_column_for_each():
@@ -442,13 +427,7 @@ def test_equal_rows_are_in_one_fold():
 def test_classes_are_told_apart_as_far_as_their_rows_are_clear():
     """Classes 0 and 1 overlap in all rows of 1, and in three of four rows of 0; 2 is clear."""
     said = np.array([[1.0, 0, 0], *[[0.7, 0.3, 0]] * 3, *[[0.4, 0.6, 0]] * 4, *[[0, 0, 1.0]] * 4])
-    rows = len(said)
-    task = Task(
-        None, np.zeros(rows, int), np.ones(rows), np.zeros(rows, bool), np.zeros(rows, int), 1, 3,
-        0, np.arange(rows), Settings(),
-    )  # fmt: skip
-    estimate = em.Estimate(None, np.eye(3), np.eye(3), said)
-    found = em.Estimator(task)._separated(estimate)
+    found = noise_limits.separated(said, np.ones(len(said)))
     assert found.tolist() == [[0.5, 0, 1], [0, 0, 1], [1, 1, 1]]
 
 

@@ -6,6 +6,7 @@ from scipy import optimize, stats
 from scipy.special import softmax
 
 from untuned.estimators.cleaning import noise
+from untuned.estimators.cleaning import noise_limits as limits
 
 TRANSITION = np.array([[0.7, 0.2, 0.1], [0.05, 0.9, 0.05], [0.0, 0.3, 0.7]])
 
@@ -95,7 +96,7 @@ def test_surest_rows_show_the_noise(rate):
     """The share of labels that differ from the likeliest class is far more than the noise."""
     probabilities, given = overlapping(rate)
     of_given = probabilities @ noise.uniform(rate, 4)
-    most = noise.ceiling(noise.Predicted(of_given, given, np.ones(len(given))))
+    most = limits.ceiling(noise.Predicted(of_given, given, np.ones(len(given))))
     assert (given != probabilities.argmax(1)).mean() > rate + 0.05
     assert most.overall == pytest.approx(rate, abs=0.03)
     assert most.by_class == pytest.approx(rate, abs=0.06)
@@ -105,7 +106,7 @@ def test_where_all_rows_are_alike_the_ceiling_is_seen_on_all():
     rng = np.random.default_rng(0)
     probabilities = rng.permutation(np.tile([[0.9, 0.1], [0.1, 0.9]], (500, 1)))
     given = np.where(rng.random(1000) < 0.1, probabilities.argmin(1), probabilities.argmax(1))
-    most = noise.ceiling(noise.Predicted(probabilities, given, np.ones(1000)))
+    most = limits.ceiling(noise.Predicted(probabilities, given, np.ones(1000)))
     assert most.overall == pytest.approx((given != probabilities.argmax(1)).mean(), abs=0.01)
 
 
@@ -118,7 +119,7 @@ def test_whether_the_surer_half_differs_less_is_weighed_by_its_evidence():
         alike = (prior * first * second).sum()
         below = np.cumsum(prior * first)  # of shares up to each one
         falls = 2 * (prior * second * below).sum()
-        found = noise._falls(float(sure), 40.0, float(sure + other), 80.0)
+        found = limits._falls(float(sure), 40.0, float(sure + other), 80.0)
         assert found == pytest.approx(falls / (falls + alike), abs=0.05)
 
 
@@ -143,7 +144,7 @@ def test_what_is_too_much_is_cut_from_the_largest_entries():
     transition = rng.dirichlet([8, 1, 1, 1, 1], 5)
     transition = np.stack([np.roll(row, at) for at, row in enumerate(transition)])
     most = np.array([0.01, 0.05, 0.1, 0.2, 0.9])
-    found = noise.limited(transition, most)
+    found = limits.limited(transition, most)
     assert found.sum(axis=1) == pytest.approx(1)
     for at, row in enumerate(transition):
         off = np.delete(row, at)
@@ -161,7 +162,7 @@ def test_where_no_noise_can_be_none_is_left_and_none_is_negative():
     for classes in (2, 3, 10):
         for _ in range(50):
             transition = rng.dirichlet(np.ones(classes), classes)
-            found = noise.limited(transition, np.zeros(classes))
+            found = limits.limited(transition, np.zeros(classes))
             assert found.min() >= 0
             assert found == pytest.approx(np.eye(classes), abs=1e-12)
 
@@ -183,11 +184,11 @@ def test_noise_between_neighbours_that_overlap_goes_to_all_alike():
 
 def test_noise_of_one_class_is_one_sided_and_an_exchange_is_not():
     rows, apart = np.full(3, 200.0), np.ones((3, 3))
-    assert noise.one_sided(noise.uniform(0.3, 3), rows, apart).tolist() == [0, 0, 0]
+    assert limits.one_sided(noise.uniform(0.3, 3), rows, apart).tolist() == [0, 0, 0]
     one = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert noise.one_sided(one, rows, apart) == pytest.approx([0.4, 0, 0])
+    assert limits.one_sided(one, rows, apart) == pytest.approx([0.4, 0, 0])
     chance = np.array([[0.99, 0.01, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert noise.one_sided(chance, rows, apart).tolist() == [0, 0, 0]
+    assert limits.one_sided(chance, rows, apart).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_noise_between_classes_that_nobody_tells_apart_is_not_one_sided(pair, ho
     apart = np.ones((3, 3))
     apart[pair] = how_far
     one = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert noise.one_sided(one, np.full(3, 200.0), apart)[0] == pytest.approx(believed)
+    assert limits.one_sided(one, np.full(3, 200.0), apart)[0] == pytest.approx(believed)
 
 
 def test_noise_is_raised_in_all_classes():

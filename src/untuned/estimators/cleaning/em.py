@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned.estimators.cleaning import noise, pool_newton, simple_transitions
+from untuned.estimators.cleaning import noise_limits as limits
 from untuned.estimators.cleaning import pool as pools
 from untuned.estimators.cleaning.cross_fit import Task
 from untuned.estimators.cleaning.noise import Predicted
@@ -35,7 +36,7 @@ class Estimate(NamedTuple):
     taken_out: np.ndarray  # the matrix with which the models were pooled
     transition: np.ndarray
     probabilities: np.ndarray  # of true labels
-    separated: np.ndarray | None = None  # how far classes are told apart, as `_separated` says
+    separated: np.ndarray | None = None  # how far classes are told apart, see noise_limits.py
     pairs: np.ndarray | None = None  # True for pairs of classes with noise of their own
     permutation: np.ndarray | None = None  # the one class that each is taken for
     uniform: bool = False  # whether as many labels go from every class to every other
@@ -138,16 +139,18 @@ class Estimator:
         for number in range(rounds):
             most = self._ceiling(found)
             if form.separated is None and number == 1:
-                form = form._replace(separated=self._separated(found))
+                form = form._replace(
+                    separated=limits.separated(found.probabilities, self.task.weight)
+                )
             likely = noise.fit_transition(self._predicted(found.probabilities), transition)
-            limits = most.by_class
+            bounds = most.by_class
             if form.separated is not None:
                 rows = self.task.weight @ found.probabilities
-                more = noise.one_sided(likely, rows, form.separated)
-                limits = np.minimum(limits, most.overall + more)
+                more = limits.one_sided(likely, rows, form.separated)
+                bounds = np.minimum(bounds, most.overall + more)
             if of_pairs or form.pairs is not None:
                 predicted = self._predicted(found.probabilities)
-                new, kept = simple_transitions.with_pairs(predicted, likely, limits)
+                new, kept = simple_transitions.with_pairs(predicted, likely, bounds)
                 new = noise.without_overlap(new, found.probabilities, self.task.weight)
                 form = form._replace(pairs=kept)
             elif form.permutation is not None:
@@ -158,33 +161,36 @@ class Estimator:
                 new = noise.uniform(min(self.rate(likely), most.overall), self.task.classes)
             else:
                 new = noise.without_overlap(likely, found.probabilities, self.task.weight)
-                new = noise.limited(new, limits)
+                new = limits.limited(new, bounds)
             moved, transition = np.abs(new - transition).max(), new
             if number == rounds - 1 or (moved < STILL and form.separated is not None):
                 break
             found = self.pooled(logs_given, transition, found.pool)
-        return found._replace(transition=transition).with_form_of(form)
+        found = found._replace(transition=transition).with_form_of(form)
+        return self._or_noisier(logs_given, found, most.overall)
 
-    def _ceiling(self, found: Estimate) -> noise.Ceiling:
-        return noise.ceiling(self._predicted(found.probabilities @ found.transition))
+    def _or_noisier(self, logs_given: LogsGiven, found: Estimate, most: float) -> Estimate:
+        """Of rates that are about as likely, the one that is seen on the surest rows.
 
-    def _separated(self, found: Estimate) -> np.ndarray:
-        """Entry [j, k]: 1 if most rows taken for k are clearly k, were j the only other class.
-
-        On the diagonal against all other classes, and in proportion where these rows are fewer than
-        half: near there, chance would decide.
+        Few rows do not tell uncertain models of right labels from sure models of noisy ones.
         """
-        p, weight, classes = found.probabilities, self.task.weight, self.task.classes
-        best, clear = p.argmax(axis=1), np.zeros((classes, classes))
-        for each in np.unique(best):
-            rows = best == each
-            own, others = p[rows, each, None], p[rows]
-            others[:, each] = 1 - others[:, each]
-            is_clear = own >= noise.DECIDED * (own + others)
-            clear[:, each] = np.average(is_clear, axis=0, weights=weight[rows])
-        separated = (clear > 0.5).astype(float)
-        np.fill_diagonal(separated, np.minimum(2 * np.diagonal(clear), 1))
-        return separated
+        classes, least = self.task.classes, self.rate(found.transition)
+        if least >= most - STILL / 2 and least >= most / 2:  # a rate may be small, and yet not zero
+            return found
+        likely = self.log_likelihood(found)
+        for share in (1.0, 0.5):
+            aim = least + share * (most - least)
+            transition = noise.uniform(aim, classes)
+            if least > STILL:
+                transition = noise.with_rate(found.transition, aim / least)
+                transition = limits.limited(transition, np.full(classes, aim))
+            other = self.pooled(logs_given, transition, found.pool)
+            if self.log_likelihood(other) > likely - ABOUT_AS_LIKELY:
+                return other.with_form_of(found)
+        return found
+
+    def _ceiling(self, found: Estimate) -> limits.Ceiling:
+        return limits.ceiling(self._predicted(found.probabilities @ found.transition))
 
     def _predicted(self, probabilities: np.ndarray) -> Predicted:
         """Rows whose labels may be wrong."""
@@ -264,7 +270,7 @@ class Estimator:
 
         likeliest = likely(rate)
         rows = self.task.weight[self.noisy].sum()
-        counted = noise.SIGMAS * np.sqrt(rate * (1 - rate) / rows)
+        counted = limits.SIGMAS * np.sqrt(rate * (1 - rate) / rows)
         for step in (min(counted, rate - NEVER), rate - NEVER):
             value = likely(rate - step)
             likeliest = max(likeliest, value)

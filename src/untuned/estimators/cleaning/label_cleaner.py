@@ -31,8 +31,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     judge : "auto", "linear", classifier, or list of these, default="auto"
-        The base models. "auto" takes linear models, neighbours and trees, and drops those that do
-        not help; linear models alone where X is sparse. A classifier is one of scikit-learn's kind,
+        The base models. "auto" takes linear models and trees, and drops those that do not help;
+        linear models alone where X is sparse. A classifier is one of scikit-learn's kind,
         with `predict_proba`. In a list, "linear", "neighbours", "trees" and "boosting" may stand
         beside classifiers.
     folds : int or "auto", default="auto"

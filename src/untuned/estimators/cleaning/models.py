@@ -34,7 +34,7 @@ LEARNED = 10.0  # rounds times learning rate: a hundred of scikit-learn's own
 FASTEST = 0.5  # learning rate
 TREES, MOST_ROUNDS = 200, 50
 LEAVES = 8  # of a tree; larger ones learn more of the noise, and take longer
-BINS = 64  # of a column; labels are noisy, so that finer ones would say no more
+NEAREST = 15  # neighbours
 
 
 class Model(Protocol):
@@ -102,36 +102,23 @@ class ByClassifier:
         """There is nothing to let go of."""
 
 
-class Binned:
-    """A classifier that sees columns as numbers of bins, which hold equally many rows.
+class Nearest:
+    """Nearest neighbours, columns by their standard deviations."""
 
-    With weights, scikit-learn's boosting looks for each edge of each column's bins anew, which
-    takes longer than its trees. Of columns with few values it does not.
-    """
+    def fit(self, X: Any, y: np.ndarray) -> Nearest:
+        """Keep the rows."""
+        from sklearn.neighbors import KNeighborsClassifier
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
 
-    def __init__(self, classifier: Any):
-        self.classifier = classifier
-        self.edges: list[np.ndarray] = []
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """Of the classifier."""
-        return self.classifier.classes_
-
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray) -> Binned:
-        """Find the edges, and train."""
-        edges = np.quantile(X, np.linspace(0, 1, BINS + 1)[1:-1], axis=0)
-        self.edges = [np.unique(column) for column in edges.T]
-        self.classifier.fit(self._bins(X), y, sample_weight=sample_weight)
+        nearest = KNeighborsClassifier(min(NEAREST, len(y)), weights="distance")
+        self.model = make_pipeline(StandardScaler(with_mean=False), nearest).fit(X, y)
+        self.classes_ = self.model.classes_
         return self
 
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Of the classifier."""
-        return self.classifier.predict_proba(self._bins(X))
-
-    def _bins(self, X: np.ndarray) -> np.ndarray:
-        bins = [np.searchsorted(edges, X[:, at]) for at, edges in enumerate(self.edges)]
-        return np.stack(bins, axis=1).astype(np.float32)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The shares of classes among the nearest rows."""
+        return self.model.predict_proba(X)
 
 
 def fit_classifier(model: Any, X: Any, label: np.ndarray, weight: np.ndarray) -> None:
@@ -161,6 +148,11 @@ def boosting(trees: int = TREES, most: int = MOST_ROUNDS) -> ByClassifier:
     return ByClassifier("boosting", partial(_make_boosting, trees, most), FEWEST)
 
 
+def neighbours() -> ByClassifier:
+    """Nearest neighbours; dense or sparse tables."""
+    return ByClassifier("neighbours", _make_nearest, FEWEST)
+
+
 def of_user(classifier: Any) -> ByClassifier:
     """A classifier that the user brought."""
     return ByClassifier(type(classifier).__name__, partial(_copy, classifier))
@@ -172,11 +164,14 @@ def _make_boosting(trees: int, most: int, seed: int, classes: int) -> Any:
 
     rounds = int(np.clip(trees / classes, min(LEARNED / FASTEST, most), most))
     rate = min(LEARNED / rounds, FASTEST)  # of few rounds, each learns more
-    classifier = HistGradientBoostingClassifier(
+    return HistGradientBoostingClassifier(
         learning_rate=rate, max_iter=rounds, max_leaf_nodes=LEAVES, early_stopping=False,
         random_state=seed,
     )  # fmt: skip
-    return Binned(classifier)
+
+
+def _make_nearest(seed: int, classes: int) -> Nearest:
+    return Nearest()
 
 
 def _copy(classifier: Any, seed: int, classes: int) -> Any:

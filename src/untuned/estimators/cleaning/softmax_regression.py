@@ -27,7 +27,7 @@ MIDDLE = 1e-2  # the ridge at x = 0
 HALF_RANGE = np.log(1e4)  # of its logarithm: beyond, a ridge changes nothing but the conditioning
 UNIT = 5.0 / 3**0.5  # of the logarithm of the ridge that a step of 1 in x changes
 
-LEFT = 1e-3  # of the error at the start, where y alone is solved for
+LEFT = 1e-2  # of the error at the start, where y alone is solved for
 MOST_LINEAR_STEPS = 50
 # Dense features are whitened, so a system takes a handful of products. The first systems, far from
 # the solution, need little precision.

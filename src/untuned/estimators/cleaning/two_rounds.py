@@ -25,13 +25,12 @@ from untuned.estimators.cleaning.forest import Trees
 from untuned.estimators.cleaning.labelled_rows import Merged, Table, scarce
 from untuned.estimators.cleaning.linear import Linear
 from untuned.estimators.cleaning.models import Model
-from untuned.estimators.cleaning.neighbours import Neighbours
 from untuned.estimators.cleaning.pool import Pool
 from untuned.util.wording import brief
 
 NAMED: dict[str, Any] = {
     "linear": Linear,
-    "neighbours": Neighbours,
+    "neighbours": models.neighbours,
     "trees": Trees,
     "boosting": models.boosting,
 }
@@ -167,7 +166,7 @@ def fit(task: Task, asked: list[Model], automatic: bool, yours: np.ndarray | Non
     """Both rounds; `yours` are probabilities that a user brought along."""
     estimator = Estimator(task)
     if automatic:
-        asked = [Linear()] if issparse(task.X) else [Linear(), Neighbours(), Trees()]
+        asked = [Linear()] if issparse(task.X) else [Linear(), Trees()]
     hurried = replace(task, settings=task.settings.within(FIRST_SHARE))
     asked, out_of_fold = _trained_first(hurried, asked)
     targets = first_round(estimator, out_of_fold)
