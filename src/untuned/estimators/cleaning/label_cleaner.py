@@ -141,7 +141,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         pred_probs: Any = None,
         sample_weight: Any = None,
     ) -> LabelCleaner:
-        """Judge the labels y of the rows X.
+        """Learn which of the labels y of the rows X are wrong.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             automatic = isinstance(self.judge, str) and self.judge == "auto"
             fitted = two_rounds.fit(task, asked, automatic, yours)
         self._keep(fitted)
-        self._judge(fitted, X, given, place)
+        self._rate(fitted, X, given, place)
         rate = self.noise_rate_ = float(np.average(1 - self.quality_, weights=weight))
         disputed = float(weight[self.disputed_].sum() / weight.sum())
         self.noise_range_ = min(fitted.least_rate, rate), max(disputed, rate)
@@ -254,7 +254,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             self.coef_, self.intercept_ = coef, intercept
             self.regularization_ = np.array([fitted.linear.ridge])
 
-    def _judge(self, fitted: Fitted, X: Any, given: np.ndarray, place: np.ndarray) -> None:
+    def _rate(self, fitted: Fitted, X: Any, given: np.ndarray, place: np.ndarray) -> None:
         """Quality, issues and suggestions for the rows as they came."""
         unused = place < 0  # nothing was learned from these, so the models of all rows predict them
         probabilities = fitted.probabilities[place]

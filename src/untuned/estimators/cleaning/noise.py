@@ -118,12 +118,12 @@ def without_noise(probabilities: np.ndarray, transition: np.ndarray) -> np.ndarr
     most = max(1, BLOCK // len(transition))
     for start in range(0, len(probabilities), most):
         part = slice(start, start + most)
-        said = probabilities[part].T.astype(np.float32, order="C")
-        clean = said.copy()
+        given = probabilities[part].T.astype(np.float32, order="C")
+        clean = given.copy()
         for _ in range(STEPS):
             ratio = forth @ clean
             np.maximum(ratio, TINY, out=ratio)
-            np.divide(said, ratio, out=ratio)
+            np.divide(given, ratio, out=ratio)
             clean *= back @ ratio  # sums to one as it did
         found[part] = clean.T
     return found / found.sum(axis=1, keepdims=True)
