@@ -12,7 +12,7 @@ from untuned.run.result import Result
 from untuned.tables.decisions import Decisions
 from untuned.util import threads
 
-NAMES = ("linear", "neighbours", "trees")  # judges that a second round may ask for by name
+NAMES = ("linear", "neighbours", "trees")  # base models that a second round may have by name
 LEAST_SHARE = 0.05  # of what is said; who had less is not asked again
 FEWEST = 10  # numbers to judge
 
@@ -25,7 +25,7 @@ class Verdicts(NamedTuple):
     weights: np.ndarray
     issues: np.ndarray  # positions, the worst first, without those decided already
     noise_rate: float
-    heard: dict[str, float]  # which judges, and how much each counted
+    heard: dict[str, float]  # the base models, and the weight of each
     coef: np.ndarray | None  # of a linear model of the labels believed
     intercept: Any
     classes: np.ndarray | None  # None for numbers
@@ -33,7 +33,7 @@ class Verdicts(NamedTuple):
     spread: np.ndarray | None = None  # of numbers around the one suggested
     doubt: str = ""  # a sentence, where the share of wrong labels cannot be told
     noise_range: tuple[float, float] | None = None  # shares of wrong labels that are possible
-    disputed: np.ndarray | None = None  # positions that judges take for another class
+    disputed: np.ndarray | None = None  # positions that models take for another class
 
 
 def of_classes(
@@ -96,10 +96,8 @@ def about_numbers(seen_share: float) -> str:
 
 
 def worth_asking(heard: dict[str, float]) -> list[str]:
-    """Whom a second round asks: who was heard in the first, and the linear one, for the model.
-
-    Boosting takes longer than all others together, and is heard after them.
-    """
+    """The models of a second round: those with a weight in the first, and the linear one, for its
+    coefficients. Boosting is left out, as it takes longer than all others together."""
     least = LEAST_SHARE * sum(heard.values())
     return [name for name in NAMES if name in heard and (name == "linear" or heard[name] > least)]
 
@@ -109,10 +107,10 @@ def of_numbers(job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any) 
     from untuned.estimators.cleaning import numbers
 
     with threads.limited(X.size):
-        found = numbers.judge(X, y, X_trusted, y_trusted, seed=job.seed)
+        found = numbers.rate(X, y, X_trusted, y_trusted, seed=job.seed)
     suggested = np.where(found.quality < 0.5, found.predicted, y)
     return Verdicts(
-        found.quality, suggested, found.quality, found.issues, found.noise_rate, found.heard,
+        found.quality, suggested, found.quality, found.issues, found.noise_rate, found.weights,
         found.coef, found.intercept, None, None, found.spread, about_numbers(found.seen_share),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Trees that are grown once and asked twice."""
+"""Trees that are grown once and learn twice."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.tree import ExtraTreeClassifier
 
 from untuned.estimators.cleaning import forest, labelled_rows
-from untuned.estimators.cleaning.folds import Task
+from untuned.estimators.cleaning.cross_fit import Settings, Task
 
 ROWS = 90
 
@@ -20,7 +20,7 @@ def task(classes=3, folds=3, sparse=False):
     label = np.digitize(X[:, 0] + 0.3 * rng.normal(size=ROWS), np.linspace(-1, 1, classes - 1))
     weight, nobody = rng.uniform(0.5, 2, ROWS), np.zeros(ROWS, bool)
     X, order = csr_matrix(X) if sparse else X, np.arange(ROWS)
-    return Task(X, label, weight, nobody, order % folds, folds, classes, 5, order)
+    return Task(X, label, weight, nobody, order % folds, folds, classes, 5, order, Settings())
 
 
 def given(one):
@@ -32,7 +32,7 @@ def given(one):
 @pytest.mark.parametrize("classes", [2, 3, 8])
 @pytest.mark.parametrize("changed", [False, True], ids=["this release", "another release"])
 def test_trees_are_those_of_scikit_learn(classes, sparse, alike, changed, monkeypatch):
-    """Judge: scikit-learn's class with the same numbers drawn. Also where a release of scikit-learn
+    """Oracle: scikit-learn's class with the same draws. Also where a release of scikit-learn
     lacks what its class is gone around by."""
     if changed:
         monkeypatch.delattr("sklearn.tree._splitter.RandomSplitter")
@@ -45,28 +45,30 @@ def test_trees_are_those_of_scikit_learn(classes, sparse, alike, changed, monkey
         theirs = ExtraTreeClassifier(max_features="sqrt", random_state=random)
         theirs.fit(one.X[train], one.label[train], sample_weight=one.weight[train])
         np.testing.assert_array_equal(tree.feature, theirs.tree_.feature)
-        np.testing.assert_array_equal(tree.threshold, theirs.tree_.threshold)
+        np.testing.assert_array_equal(tree.apply(one.X), theirs.tree_.apply(one.X))
 
 
-def test_what_trees_say_is_what_a_forest_says(monkeypatch):
-    """Judge: scikit-learn's forest, many trees of each, and one tree's leaves one by one."""
+def test_trees_predict_what_a_forest_predicts():
+    """Oracle: scikit-learn's forest, many trees of each, and one tree's leaves one by one."""
     one = task()
     train, rows = np.flatnonzero(one.fold != 0), np.flatnonzero(one.fold == 0)
-    monkeypatch.setattr(forest, "FEW_TREES", 500)
-    said = forest.learned(one, train, rows)
+    several = forest.grow(one, train, 500, np.random.RandomState(0), 0)
+    found = forest._mean(several, given(one) * one.weight[:, None], train, rows)
     theirs = ExtraTreesClassifier(1000, random_state=0)
     theirs.fit(one.X[train], one.label[train], sample_weight=one.weight[train])
-    assert np.abs(said - theirs.predict_proba(one.X[rows])).mean() < 0.03
+    assert np.abs(found - theirs.predict_proba(one.X[rows])).mean() < 0.03
     (grown,) = forest.grow(one, train, 10, np.random.RandomState(1), 10)
     tree, values = grown.kept[0], given(one) * one.weight[:, None]
-    votes, _ = grown.votes(values, train)
-    expected = tree.predict(one.X[train]).reshape(len(train), -1)
-    np.testing.assert_allclose(votes[tree.apply(one.X[train])], expected, rtol=1e-5, atol=1e-7)
+    means, _ = grown.means(values, train)
+    leaf = tree.apply(one.X[train])
+    for each in np.unique(leaf):
+        expected = values[train[leaf == each]].sum(axis=0)
+        np.testing.assert_allclose(means[each], expected / expected.sum(), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("folds", [3, 6])
-def test_no_row_is_judged_by_what_its_own_label_taught(folds, sparse):
+def test_no_row_is_predicted_from_its_own_label(folds, sparse):
     """Neither in the first round nor in the second, by what others were taught through it. (Six
     folds are four to trees on sparse columns.)"""
     before = task(folds=folds, sparse=sparse)
@@ -76,26 +78,26 @@ def test_no_row_is_judged_by_what_its_own_label_taught(folds, sparse):
     after = Task(before.X, label, *list(vars(before).values())[2:])
     first, second = [], []
     for one in (before, after):
-        judge = forest.Trees()
-        opinions = judge.first(one)
-        first.append(opinions)
-        second.append(judge.second(one, lambda fold, of=opinions: of[fold]))
+        model = forest.Trees()
+        probabilities = model.first(one)
+        first.append(probabilities)
+        second.append(model.second(one, lambda fold, of=probabilities: of[fold]))
     np.testing.assert_array_equal(first[0][1], first[1][1])
     np.testing.assert_array_equal(second[0][changed], second[1][changed])
     assert np.abs(second[0] - second[1]).max() > 0.1
 
 
-def test_the_second_time_leaves_stand_for_what_is_believed(monkeypatch):
-    """And new rows are judged by it. In blocks of a tree or all at once, it is the same."""
+def test_the_second_time_leaves_are_means_of_targets(monkeypatch):
+    """And new rows are modeld by it. In blocks of a tree or all at once, it is the same."""
     one = task(folds=4)
     believed = np.eye(3)[(one.label + 1) % 3]
     said = []
     for block in (1, forest.BLOCK):
         monkeypatch.setattr(forest, "BLOCK", block)
-        judge = forest.Trees()
-        judge.first(one)
-        said.append((judge.second(one, lambda fold: believed), judge.probabilities(one.X)))
-        judge.forget()
+        model = forest.Trees()
+        model.first(one)
+        said.append((model.second(one, lambda fold: believed), model.probabilities(one.X)))
+        model.forget()
     np.testing.assert_allclose(said[0][0], said[1][0], rtol=1e-5)
     np.testing.assert_allclose(said[0][1], said[1][1])
     unseen, seen = said[1]
@@ -107,10 +109,10 @@ def test_the_second_time_leaves_stand_for_what_is_believed(monkeypatch):
 def test_one_class_has_all_votes_but_a_doubt():
     """Of a rare class all labels may be taken for wrong."""
     one = task()
-    judge = forest.Trees()
-    judge.first(one)
-    found = judge.second(one, lambda fold: np.tile([0.0, 1.0, 0.0], (ROWS, 1)))
-    trees = 2 * sum(len(part.nodes) for part in judge.grown[0, 1])
+    model = forest.Trees()
+    model.first(one)
+    found = model.second(one, lambda fold: np.tile([0.0, 1.0, 0.0], (ROWS, 1)))
+    trees = 2 * sum(len(part.nodes) for part in model.grown[0, 1])
     np.testing.assert_allclose(found[:, [0, 2]], 1 / 3 / (trees + 1))
 
 
@@ -126,8 +128,8 @@ def test_places_of_sparse_columns_may_be_long():
 def test_only_trees_for_rows_to_come_are_kept():
     """Trees are most of the memory of a fit; the second round asks leaves alone."""
     one = task()
-    judge = forest.Trees()
-    judge.first(one)
-    judge.second(one, lambda fold: np.tile([0.2, 0.5, 0.3], (ROWS, 1)))
-    grown = sum(len(part.nodes) for several in judge.grown.values() for part in several)
-    assert forest.FOREST <= len(judge.forest) < forest.FOREST + len(judge.grown) < grown
+    model = forest.Trees()
+    model.first(one)
+    model.second(one, lambda fold: np.tile([0.2, 0.5, 0.3], (ROWS, 1)))
+    grown = sum(len(part.nodes) for several in model.grown.values() for part in several)
+    assert forest.FOREST <= len(model.forest) < forest.FOREST + len(model.grown) < grown

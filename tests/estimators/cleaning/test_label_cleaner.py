@@ -3,7 +3,6 @@
 import gc
 import os
 import tracemalloc
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ import polars
 import pytest
 from scipy.sparse import csr_matrix, hstack
 from scipy.sparse import random as random_sparse
-from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
@@ -25,20 +23,18 @@ from sklearn.utils.estimator_checks import check_estimator
 import untuned
 from untuned.estimators import LabelCleaner
 from untuned.estimators.cleaning import (
-    folds,
-    hearing,
-    judges,
+    columns,
+    cross_fit,
     labelled_rows,
-    linear_columns,
-    linear_judge,
+    linear,
+    models,
     noise,
-    pooling,
-    whitening,
+    noise_limits,
+    pool,
+    pool_newton,
+    softmax_regression,
 )
-from untuned.estimators.cleaning import problem as problem
-from untuned.estimators.cleaning.few_numbers import FewNumbers, evaluated
-from untuned.estimators.cleaning.folds import Task
-from untuned.estimators.cleaning.linear_judge import LinearJudge
+from untuned.estimators.cleaning.cross_fit import Settings, Task
 from untuned.run import minimize
 
 ROWS, TRUSTED, COLUMNS, CLASSES = 230, 24, 6, 3
@@ -142,26 +138,12 @@ def test_overlapping_classes_are_no_noise():
     assert cleaner.noise_rate_ < 0.1
 
 
-def test_binned_boosting_is_scikit_learns():
-    """Judge: scikit-learn on columns that have few values, for which bins change nothing."""
-    rng = np.random.default_rng(0)
-    X, weight = rng.integers(0, 5, (200, 3)).astype(np.float32), rng.uniform(0.5, 2, 200)
-    y = (X.sum(axis=1) > 6).astype(int)
-    judge = judges.boosting(judges.Rounds(10, 5, 5)).make(0, 2)
-    plain = clone(judge.classifier).fit(X, y, sample_weight=weight)
-    judge.fit(X, y, sample_weight=weight)
-    np.testing.assert_allclose(judge.predict_proba(X), plain.predict_proba(X), atol=1e-6)
-    wide = rng.normal(size=(2000, 2))
-    judge.fit(wide, (wide.sum(axis=1) > 0).astype(int), sample_weight=np.ones(2000))
-    assert [len(edges) for edges in judge.edges] == [judges.BINS - 1] * 2
-
-
-def test_a_judge_that_was_taught_one_class_gives_a_column_for_each():
+def test_a_model_of_one_class_gives_a_column_for_each():
     """Of a rare class all labels may be taken for wrong."""
-    X, few = np.arange(40.0, dtype=np.float32).reshape(20, 2), judges.Rounds(6, 2, 2)
-    model = judges.boosting(few).make(0, 3)
-    judges.fit_classifier(model, X, np.full(20, 1), np.ones(20))
-    found = judges.said_by(model, X, 3)
+    X = np.arange(40.0, dtype=np.float32).reshape(20, 2)
+    model = models.boosting(6, 2).make(0, 3)
+    models.fit_classifier(model, X, np.full(20, 1), np.ones(20))
+    found = models.predict(model, X, 3)
     assert found.shape == (20, 3)
     assert (found.argmax(axis=1) == 1).all()
     assert found.sum(axis=1) == pytest.approx(1)
@@ -169,8 +151,8 @@ def test_a_judge_that_was_taught_one_class_gives_a_column_for_each():
 
 def test_a_model_of_a_sample_is_refitted_on_all_rows(monkeypatch):
     X, given, wrong, *_ = table()
-    monkeypatch.setattr(linear_judge, "FEWEST_SAMPLED", 50)
-    monkeypatch.setattr(linear_judge, "MOST_SAMPLED", 100)
+    monkeypatch.setattr(linear, "FEWEST_SAMPLED", 50)
+    monkeypatch.setattr(linear, "MOST_SAMPLED", 100)
     auroc, f1 = found(LabelCleaner("linear", random_state=0).fit(X, given), wrong)
     assert auroc > 0.97
     assert f1 > 0.85
@@ -187,34 +169,31 @@ def test_mnist_subset():
 
 
 def small_problem():
-    """The bilevel problem of the linear judge on few rows, in float64."""
+    """The bilevel problem of the linear models on few rows, in float64."""
     rng = np.random.default_rng(0)
     fold = np.arange(12) // 6
-    rows = problem.Rows(
+    rows = softmax_regression.Training(
         features=rng.normal(size=(12, 2)),
-        label=np.arange(12) % 3,
+        target=np.moveaxis(rng.dirichlet(np.ones(3), (2, 12)), 2, 1),
         weight=rng.uniform(0.5, 2, 12),
-        trusted=np.arange(12) % 4 == 0,
         seen=(fold != np.arange(2)[:, None]).astype(float),
-        judge=fold,
-        evidence=rng.normal(size=(2, 12)),
-        other=np.moveaxis(rng.dirichlet(np.ones(3), (2, 12)), 2, 1),
+        unseen_by=fold,
         likelihood=rng.dirichlet(np.ones(3), 12),
     )
-    return problem.Models(rows, np.array([0.1, 1.0]), 3)
+    return softmax_regression.Inner(rows, np.array([0.1, 1.0]))
 
 
 def test_derivatives_of_the_pool():
     """Judge: differences of the value function."""
     rng = np.random.default_rng(0)
-    rows = pooling.Rows(
-        pooling.voice(rng.dirichlet(np.ones(4), (3, 40))).swapaxes(1, 2),
+    rows = pool.Stacked(
+        pool.logs_of(rng.dirichlet(np.ones(4), (3, 40))).swapaxes(1, 2),
         rng.dirichlet(np.ones(4), 40).T,
         rng.uniform(0.5, 2, 40),
         np.arange(40) > 17,
     )
     x, y = np.array([-0.5, 0.2, 0.1, -1.0]), rng.normal(size=(2, 4))
-    outer, inner = pooling.Outer(rows), pooling.Inner(rows)
+    outer, inner = pool.Outer(rows), pool.Inner(rows)
     assert untuned.check_hypergradient(outer, inner, x, y).relative_error < 1e-5
     blocks, pull = inner.hessian(x, y), inner.products(x, y)
     for place, unit in enumerate(np.eye(4)):
@@ -222,11 +201,11 @@ def test_derivatives_of_the_pool():
         np.testing.assert_allclose(product, blocks[:, :, place], rtol=1e-9, atol=1e-12)
 
     def value(at):
-        return evaluated(outer, inner, at, y)[0].value
+        return pool_newton.evaluated(outer, inner, at, y).value
 
-    here, steps = evaluated(outer, inner, x, y)[0], 1e-3 * np.eye(4)
+    here, steps = pool_newton.evaluated(outer, inner, x, y), 1e-3 * np.eye(4)
     differences = [(value(x + step) - value(x - step)) / 2e-3 for step in steps]
-    np.testing.assert_allclose(pooling.bend(x)[0] * here.slopes, differences, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(here.hypergrad, differences, rtol=1e-3, atol=1e-6)
 
 
 def test_a_pool_goes_on_from_another_until_chance_is_larger():
@@ -237,23 +216,22 @@ def test_a_pool_goes_on_from_another_until_chance_is_larger():
     said = rng.dirichlet(np.ones(3), (2, 300))
     said[0, np.arange(300), given] += 1
     said /= said.sum(axis=2, keepdims=True)
-    voices = pooling.voice(said).swapaxes(1, 2)
-    rows = pooling.Rows(voices, np.eye(3)[given].T, np.ones(300), np.arange(300) % 2 == 0)
-    solve = partial(minimize, method=FewNumbers())
-    first = pooling.learn(rows, np.full(2, 0.5), solve)
+    logs = pool.logs_of(said).swapaxes(1, 2)
+    rows = pool.Stacked(logs, np.eye(3)[given].T, np.ones(300), np.arange(300) % 2 == 0)
+    first = pool.learn(rows, np.full(2, 0.5))
     norms = first.result.history["hypergrad_norm"]
-    small = pooling.CHANCE / 300**0.5
+    small = pool.CHANCE / 300**0.5
     assert norms[-1] <= small < norms[-2]
-    again = pooling.learn(rows, first, solve)
+    again = pool.learn(rows, first)
     assert again.result.steps <= 3 < first.result.steps
     np.testing.assert_allclose(again.weights, first.weights, rtol=1e-3)
 
 
-def made_up_voices(rng, given, helpful=2):
+def made_up_logs(rng, given, helpful=2):
     """Two judges who know something, the others nothing, as a pool's rows."""
     said = rng.dirichlet(np.ones(3), (4, len(given)))
     said[:helpful, np.arange(len(given)), given] += 1
-    return pooling.voice(said / said.sum(axis=2, keepdims=True)).swapaxes(1, 2)
+    return pool.logs_of(said / said.sum(axis=2, keepdims=True)).swapaxes(1, 2)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
@@ -262,25 +240,25 @@ def test_newtons_method_finds_the_pool_that_auto_finds(rate):
     rng = np.random.default_rng(0)
     given, half = rng.integers(0, 3, 400), np.arange(400) % 2 == 0
     likelihood = noise.uniform(rate, 3)[:, given]
-    rows = pooling.Rows(made_up_voices(rng, given), likelihood, np.ones(400), half)
-    found = pooling.learn(rows, np.full(4, 0.25), partial(minimize, method=FewNumbers()))
+    rows = pool.Stacked(made_up_logs(rng, given), likelihood, np.ones(400), half)
+    found = pool.learn(rows, np.full(4, 0.25))
     assert found.result.steps <= 15
-    assert found.result.history["hypergrad_norm"][-1] <= pooling.CHANCE / 20
+    assert found.result.history["hypergrad_norm"][-1] <= pool.CHANCE / 20
     assert not found.weights[2:].any()
     start = np.append(np.full(4, 0.5), np.pi / 4), np.zeros((2, 3))
-    exact = minimize(pooling.Outer(rows), pooling.Inner(rows), *start, tol=1e-6)
+    exact = minimize(pool.Outer(rows), pool.Inner(rows), *start, tol=1e-6)
     np.testing.assert_allclose(np.square(exact.x[:2]), found.weights[:2], rtol=0.02)
     assert found.result.history["outer"][-1] <= exact.history["outer"][-1] + 1e-5
 
 
 def test_a_pool_without_information_ends():
     """All judges say the same of all rows: nothing can be learned, and nothing breaks."""
-    voices = np.log(np.full((2, 3, 50), 1 / 3))
+    logs = np.log(np.full((2, 3, 50), 1 / 3))
     given = np.arange(50) % 3
-    rows = pooling.Rows(voices, np.eye(3)[given].T, np.ones(50), np.arange(50) % 2 == 0)
-    found = pooling.learn(rows, np.full(2, 0.5), partial(minimize, method=FewNumbers()))
+    rows = pool.Stacked(logs, np.eye(3)[given].T, np.ones(50), np.arange(50) % 2 == 0)
+    found = pool.learn(rows, np.full(2, 0.5))
     assert np.isfinite([*found.offsets, *found.weights]).all()
-    assert found.weights.max() > 0  # somebody is heard
+    assert found.weights.max() > 0  # some model counts
 
 
 def test_models_of_pairs_of_folds_trained_together(monkeypatch):
@@ -290,21 +268,21 @@ def test_models_of_pairs_of_folds_trained_together(monkeypatch):
     X[:, 0] += label
     weight, nobody = rng.uniform(0.5, 2, 120), np.zeros(120, bool)
     order = np.arange(120)
-    task = Task(X, label, weight, nobody, order % 4, 4, 3, 5, order)
-    monkeypatch.setattr(problem, "LEFT", 1e-5)
-    together = LinearJudge().first(task)
-    monkeypatch.setattr(linear_judge, "TOGETHER", 0)
-    np.testing.assert_allclose(LinearJudge().first(task), together, atol=2e-4)
+    task = Task(X, label, weight, nobody, order % 4, 4, 3, 5, order, Settings())
+    monkeypatch.setattr(softmax_regression, "LEFT", 1e-5)
+    together = linear.Linear().first(task)
+    monkeypatch.setattr(linear, "TOGETHER", 0)
+    np.testing.assert_allclose(linear.Linear().first(task), together, atol=2e-4)
 
 
 def test_derivatives():
     """Judge: differences of the value function and of g."""
-    models = small_problem()
-    outer, inner = problem.Outer(models), problem.Inner(models)
+    inner = small_problem()
+    outer = softmax_regression.Outer(inner)
     rng = np.random.default_rng(1)
-    x, y = np.array([0.3, -0.2, 0.1]), rng.normal(size=(2, 3, 3))
+    x, y = np.array([0.3]), rng.normal(size=(2, 3, 3))
     assert untuned.check_hypergradient(outer, inner, x, y).relative_error < 1e-4
-    step = 1e-6 * rng.normal(size=3)
+    step = np.array([1e-6])
     change = inner(x + step, y) - inner(x - step, y)
     assert change / 2 == pytest.approx(inner.value_and_grads(x, y)[1] @ step, rel=1e-5)
     v, move = rng.normal(size=(2, *y.shape))
@@ -313,47 +291,73 @@ def test_derivatives():
     assert np.vdot(change, v) / 2e-6 == pytest.approx(np.vdot(product, move), rel=1e-5)
 
 
-def test_inner_problem_is_solved_as_scikit_learn_solves_it(monkeypatch):
-    """Judge of whitening, ridge, weights, targets and folds at once: a row whose label is doubted
-    is one row for each class, with the weight that its target has there."""
-    monkeypatch.setattr(problem, "LEFT", 1e-8)
-    X, given, *_ = table()
+def test_the_search_for_a_ridge_ends_where_a_fine_grid_has_its_minimum(monkeypatch):
+    """Oracle: the value at many ridges. A search of one step stays where it starts."""
+    monkeypatch.setattr(softmax_regression, "LEFT", 1e-6)
+    monkeypatch.setattr(softmax_regression, "TOL", 1e-3)
+    rng = np.random.default_rng(0)
+    label, fold = rng.integers(0, 3, 90), np.arange(90) % 3
+    X = rng.normal(size=(90, 8))
+    X[:, 0] += label
+    given = np.eye(3)[label]
+    rows = softmax_regression.Training(
+        X, given.T[None], np.ones(90), fold != np.arange(3)[:, None], fold, given
+    )
+    inner, start = softmax_regression.Inner(rows, np.ones(8)), np.zeros((3, 9, 3))
+    outer, grid = softmax_regression.Outer(inner), np.linspace(-1, 2, 61)[:, None]
+    values = [outer(x, softmax_regression.fit(x, start, inner)) for x in grid]
+    best = grid[int(np.argmin(values)), 0]
+    assert -0.9 < best < 1.9
+    for at in (-1.0, 2.0):
+        x, y = softmax_regression.search(np.array([at]), start, inner, 20, bool)
+        assert x[0] == pytest.approx(best, abs=0.05)
+        assert outer(x, y) <= min(values) + 1e-6
+        assert softmax_regression.search(np.array([at]), start, inner, 1, bool)[0] == at
+
+
+def test_softmax_regressions_are_scikit_learns(monkeypatch):
+    """Oracle of whitening, ridge, weights, targets and folds at once: a row with a soft target is
+    one row for each class, with the weight that its target has there."""
+    monkeypatch.setattr(softmax_regression, "LEFT", 1e-8)
+    X, *_ = table()
     rng = np.random.default_rng(1)
     weight, fold = rng.uniform(0.5, 2, ROWS), np.arange(ROWS) % 2
-    trusted, own = np.arange(ROWS) % 5 == 0, np.eye(CLASSES)[given]
-    evidence = rng.normal(size=(2, ROWS))
-    other = rng.dirichlet(np.ones(CLASSES), (2, ROWS)) * (1 - own)
-    other /= other.sum(axis=2, keepdims=True)
-    white = whitening.fit(lambda start: X[start:], weight, 0.01)
-    rows = problem.Rows(
-        white.apply(X), given, weight, trusted, (fold != np.arange(2)[:, None]).astype(float), fold,
-        evidence, np.moveaxis(other, 2, 1), np.ones((ROWS, CLASSES)),
+    target = rng.dirichlet(np.ones(CLASSES), (2, ROWS))
+    white = columns.fit(lambda start: X[start:], weight, 0.01)
+    rows = softmax_regression.Training(
+        white.apply(X), np.moveaxis(target, 2, 1), weight, fold != np.arange(2)[:, None], fold,
+        np.ones((ROWS, CLASSES)),
     )  # fmt: skip
-    x, y = np.array([1.0, 0.2, -0.1]), np.zeros((2, COLUMNS + 1, CLASSES))
-    y = problem.solve_inner(x, y, problem.Models(rows, white.penalty, CLASSES))
-
-    ridge, slope, offset = problem.numbers(x)
+    x, y = np.array([1.0]), np.zeros((2, COLUMNS + 1, CLASSES))
+    y = softmax_regression.fit(x, y, softmax_regression.Inner(rows, white.penalty))
+    ridge = softmax_regression.ridge_at(x)
     mean = np.average(X, axis=0, weights=weight)
     scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
     for model in range(2):
-        doubt = np.where(trusted, 0.0, 1 / (1 + np.exp(slope * evidence[model] + offset)))[:, None]
-        target = weight[:, None] * ((1 - doubt) * own + doubt * other[model])
         seen = np.flatnonzero(fold != model)
         theirs = LogisticRegression(C=1 / (ridge * weight.sum()), tol=1e-10, max_iter=10_000).fit(
             np.repeat(((X - mean) / scale)[seen], CLASSES, axis=0),
             np.tile(np.arange(CLASSES), len(seen)),
-            target[seen].ravel(),
+            (weight[:, None] * target[model])[seen].ravel(),
         )
         ours, _ = white.coefficients(y[model, :-1], y[model, -1])
         assert ours * scale[:, None] == pytest.approx(theirs.coef_.T, rel=1e-3, abs=1e-4)
 
 
-def test_ridge_is_scaled_within_its_bounds():
-    x = np.zeros(3, np.float32)
-    before = problem.numbers(x).ridge
-    times = problem.numbers(problem.with_ridge_times(x, 0.2)).ridge
-    assert times == pytest.approx(0.2 * before, rel=1e-4)
-    assert 0 < problem.numbers(problem.with_ridge_times(x, 1e-30)).ridge < 1e-5
+def test_soft_targets_are_probabilities_and_trusted_labels_are_true():
+    p = np.array([[0.7, 0.2, 0.1], [0.0, 0.5, 0.5], [0.2, 0.3, 0.5]])
+    label, trusted, every = np.zeros(3, int), np.array([False, False, True]), np.arange(3)
+    task = Task(None, label, np.ones(3), trusted, every, 3, 3, 0, every, Settings())
+    found = linear._soft(task, p, every)
+    np.testing.assert_allclose(found[0], p[0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], [1e-4, 0.49995, 0.49995], rtol=1e-5)
+    assert found[2].tolist() == [1, 0, 0]
+
+
+def test_a_ridge_stays_within_its_bounds():
+    for ridge in (1e-4, 0.01, 3.0):
+        assert softmax_regression.ridge_at(softmax_regression.x_of(ridge)) == pytest.approx(ridge)
+    assert 0 < softmax_regression.ridge_at(softmax_regression.x_of(1e-30)) < 1e-5
 
 
 @pytest.mark.long
@@ -374,15 +378,15 @@ def test_frames_and_strings_change_nothing():
     X, given, _, _, X_trusted, y_trusted = table()
     names = np.array(["cat", "dog", "owl"])
     plain = LabelCleaner(random_state=0).fit(X, given, X_trusted, y_trusted)
-    columns = [f"c{number}" for number in range(COLUMNS)]
+    titles = [f"c{number}" for number in range(COLUMNS)]
     for frame in (pandas.DataFrame, polars.DataFrame):
-        data = {name: X[:, number] for number, name in enumerate(columns)}
+        data = {name: X[:, number] for number, name in enumerate(titles)}
         # In another order: names decide.
-        known = {name: X_trusted[:, columns.index(name)] for name in reversed(columns)}
+        known = {name: X_trusted[:, titles.index(name)] for name in reversed(titles)}
         cleaner = LabelCleaner(random_state=0).fit(
             frame(data), names[given], frame(known), names[y_trusted]
         )
-        assert cleaner.feature_names_in_.tolist() == columns
+        assert cleaner.feature_names_in_.tolist() == titles
         assert np.array_equal(cleaner.quality_, plain.quality_)
         assert np.array_equal(cleaner.suggested_, names[plain.suggested_])
         assert np.array_equal(cleaner.predict(frame(data)), names[plain.predict(X)])
@@ -414,7 +418,7 @@ def test_equal_rows_are_in_one_fold():
     label = np.arange(60) % 2
     rows = labelled_rows.Table(X, label, np.ones(60), np.zeros(60, bool))
     merged = labelled_rows.merge(rows)
-    fold = folds.deal(merged.group, label[merged.first], 3, np.random.RandomState(0))
+    fold = cross_fit.stratified(merged.group, label[merged.first], 3, np.random.RandomState(0))
     by_value = {value: set(fold[X[merged.first, 0] == value]) for value in range(30)}
     assert all(len(each) == 1 for each in by_value.values())
     assert np.bincount(fold).tolist() == [20, 20, 20]
@@ -423,13 +427,7 @@ def test_equal_rows_are_in_one_fold():
 def test_classes_are_told_apart_as_far_as_their_rows_are_clear():
     """Classes 0 and 1 overlap in all rows of 1, and in three of four rows of 0; 2 is clear."""
     said = np.array([[1.0, 0, 0], *[[0.7, 0.3, 0]] * 3, *[[0.4, 0.6, 0]] * 4, *[[0, 0, 1.0]] * 4])
-    rows = len(said)
-    task = folds.Task(
-        None, np.zeros(rows, int), np.ones(rows), np.zeros(rows, bool), np.zeros(rows, int), 1, 3,
-        0, np.arange(rows),
-    )  # fmt: skip
-    settled = hearing.Settled(None, np.eye(3), np.eye(3), said)
-    found = hearing.Hearing(task, {}, np.inf)._apart(settled)
+    found = noise_limits.separated(said, np.ones(len(said)))
     assert found.tolist() == [[0.5, 0, 1], [0, 0, 1], [1, 1, 1]]
 
 
@@ -439,12 +437,12 @@ def test_classes_are_told_apart_as_far_as_their_rows_are_clear():
      ((1999, 2), 2, 8), ((2000, 2), 2, 4)],
 )  # fmt: skip
 def test_few_rows_have_more_folds_while_that_is_cheap(shape, classes, count):
-    assert folds.as_many_as_pay(np.ones(shape, np.float32), classes) == count
-    assert folds.as_many_as_pay(csr_matrix(np.ones(shape)), classes) == count
+    assert cross_fit.default_folds(np.ones(shape, np.float32), classes) == count
+    assert cross_fit.default_folds(csr_matrix(np.ones(shape)), classes) == count
 
 
 @pytest.mark.long
-def test_sparse_rows_and_probabilities_alone_and_a_judge_of_ones_own():
+def test_sparse_rows_and_probabilities_alone_and_a_model_of_ones_own():
     X, given, wrong, *_ = table()
     scaled = csr_matrix(X / 10.0 ** np.arange(COLUMNS))
     sparse = LabelCleaner(random_state=0).fit(scaled, given)
@@ -502,12 +500,12 @@ def test_sparse_columns_that_never_occur_cost_nothing_and_change_nothing():
 def test_columns_of_some_rows_are_those_that_occur_in_them_the_most_frequent_first():
     X, _ = sparse_with_labels()
     some = X[:20]
-    columns, rows = linear_columns.occurring(some)
+    occurring, rows = columns.occurring(some)
     counts = (some.toarray() != 0).sum(axis=0)
-    assert np.array_equal(np.sort(columns), np.flatnonzero(counts))
-    assert (np.diff(counts[columns]) <= 0).all()
-    assert np.array_equal(rows.toarray(), some.toarray()[:, columns])
-    assert len(columns) < X.shape[1]
+    assert np.array_equal(np.sort(occurring), np.flatnonzero(counts))
+    assert (np.diff(counts[occurring]) <= 0).all()
+    assert np.array_equal(rows.toarray(), some.toarray()[:, occurring])
+    assert len(occurring) < X.shape[1]
     assert np.array_equal(some.toarray(), X[:20].toarray())
 
 
@@ -517,10 +515,11 @@ def test_sparse_rows_of_length_one_are_not_copied():
 
     def task(rows):
         some = np.zeros(200, int)
-        return folds.Task(rows, given, np.ones(200), some > 0, some, 4, 3, 0, np.arange(200))
+        order = np.arange(200)
+        return Task(rows, given, np.ones(200), some > 0, some, 4, 3, 0, order, Settings())
 
-    assert linear_columns.prepared(task(unit), 0.01)[1] is unit
-    white, changed = linear_columns.prepared(task(3 * unit), 0.01)
+    assert columns.prepared(task(unit), 0.01)[1] is unit
+    white, changed = columns.prepared(task(3 * unit), 0.01)
     np.testing.assert_allclose(changed.toarray(), unit.toarray(), rtol=1e-5)
     np.testing.assert_allclose(white.matrix, 1 / 3, rtol=1e-5)
 

@@ -6,7 +6,14 @@ from scipy.sparse import csr_matrix, vstack
 from scipy.sparse import random as random_sparse
 
 from untuned.estimators import LabelCleaner
-from untuned.estimators.cleaning import folds, labelled_rows, linear_columns, linear_judge, rounds
+from untuned.estimators.cleaning import (
+    columns,
+    cross_fit,
+    labelled_rows,
+    linear,
+    softmax_regression,
+    two_rounds,
+)
 
 ROWS, AGAIN = 120, 4
 
@@ -20,7 +27,9 @@ def merged_task():
     weight = np.random.default_rng(0).uniform(0.5, 2, len(label))
     table = labelled_rows.Table(X, label, weight, np.zeros(len(label), bool))
     merged = labelled_rows.merge(table)
-    return table, merged, rounds.task_of(table, merged, 3, 4, np.random.RandomState(0))
+    settings = cross_fit.Settings()
+    random = np.random.RandomState(0)
+    return table, merged, two_rounds.task_of(table, merged, 3, 4, random, settings)
 
 
 def test_rows_stay_where_they_are(monkeypatch):
@@ -42,17 +51,17 @@ def test_rows_stay_where_they_are(monkeypatch):
 
 def test_rows_that_weigh_nothing_are_as_good_as_left_out(monkeypatch):
     _, _, task = merged_task()
-    judge, train = linear_judge.LinearJudge(), np.flatnonzero(task.fold != 1)
-    judge.white, judge.features = linear_columns.prepared(task, 0.01)
-    judge.total = task.weight.sum()
+    model, train = linear.Linear(), np.flatnonzero(task.fold != 1)
+    model.ridge = 0.01
+    model.white, model.features = columns.prepared(task, 0.01)
+    model.total = task.weight.sum()
     rng = np.random.default_rng(1)
     taught = rng.dirichlet(np.ones(3), len(task.label)).astype(np.float32)
-    copied = judge._trained(task, train, lambda: taught)
+    copied = model._trained(task, train, lambda: taught)
     monkeypatch.setattr(labelled_rows, "LARGE", 10)
-    assert judge._models(task, train, None)[0].rows.features.shape[0] == len(task.label)
-    in_place = judge._trained(task, train, lambda: taught)
-    for model in (in_place, copied):  # a number added to all intercepts is rounding, and no matter
-        model[-1] -= model[-1].mean()
+    in_place = model._trained(task, train, lambda: taught)
+    for each in (in_place, copied):  # a number added to all intercepts is rounding, and no matter
+        each[-1] -= each[-1].mean()
     np.testing.assert_allclose(in_place, copied, atol=2e-5)
     assert np.abs(copied).max() > 0.01
 
@@ -74,6 +83,7 @@ def test_columns_out_of_order_are_not_copied_and_mean_the_same(monkeypatch):
     assert not other.has_canonical_format
     assert labelled_rows.in_float32(other).has_canonical_format
     monkeypatch.setattr(labelled_rows, "LARGE", 10)
+    monkeypatch.setattr(softmax_regression, "LEFT", 1e-4)  # what is left depends on rounding
     assert np.shares_memory(labelled_rows.in_float32(other).data, other.data)
     one, two = (LabelCleaner("linear", random_state=0).fit(each, given) for each in (X, other))
     np.testing.assert_allclose(two.quality_, one.quality_, atol=1e-3)
@@ -90,11 +100,11 @@ def test_a_column_that_is_there_twice_in_a_row_is_summed(monkeypatch):
     assert (found.nnz, X.nnz) == (5, 6)
 
 
-def test_opinions_in_half_precision_are_those_in_full(monkeypatch):
+def test_probabilities_in_half_precision_are_those_in_full(monkeypatch):
     _, _, task = merged_task()
-    said = np.random.default_rng(0).dirichlet(np.ones(3) / 3, len(task.label))
-    full = folds.second_hand(task, lambda train, rows: said[rows])
+    p = np.random.default_rng(0).dirichlet(np.ones(3) / 3, len(task.label))
+    full = cross_fit.out_of_fold(task, lambda train, rows: p[rows])
     monkeypatch.setattr(labelled_rows, "LARGE", 10)
-    half = folds.second_hand(task, lambda train, rows: said[rows])
+    half = cross_fit.out_of_fold(task, lambda train, rows: p[rows])
     assert (full.dtype, half.dtype) == (np.float32, np.float16)
     np.testing.assert_allclose(half, full, rtol=2e-3, atol=1e-7)

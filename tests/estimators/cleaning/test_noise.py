@@ -6,6 +6,7 @@ from scipy import optimize, stats
 from scipy.special import softmax
 
 from untuned.estimators.cleaning import noise
+from untuned.estimators.cleaning import noise_limits as limits
 
 TRANSITION = np.array([[0.7, 0.2, 0.1], [0.05, 0.9, 0.05], [0.0, 0.3, 0.7]])
 
@@ -32,13 +33,14 @@ def test_estimate_is_the_most_likely_matrix(monkeypatch):
 
     start = noise.uniform(0.2, 3)
     brute = optimize.minimize(unlikelihood, np.log(start).ravel(), tol=1e-10)
-    found = noise.fit_transition(probabilities, given, weight, start)
+    found = noise.fit_transition(noise.Predicted(probabilities, given, weight), start)
     assert found == pytest.approx(softmax(brute.x.reshape(3, 3), axis=1), abs=2e-3)
 
 
 def test_estimate_nears_the_truth():
     probabilities, given, _ = sample(20_000)
-    found = noise.fit_transition(probabilities, given, np.ones(len(given)), noise.uniform(0.1, 3))
+    rows = noise.Predicted(probabilities, given, np.ones(len(given)))
+    found = noise.fit_transition(rows, noise.uniform(0.1, 3))
     assert found == pytest.approx(TRANSITION, abs=0.04)
 
 
@@ -74,7 +76,7 @@ def test_first_guess_sees_how_much_noise_there_is():
     """From a model of the given labels, to which no label is wrong."""
     probabilities, given, _ = sample(20_000, noise.uniform(0.3, 3))
     of_given = probabilities @ noise.uniform(0.3, 3)
-    guess = noise.first_guess(of_given, given, np.ones(len(given)))
+    guess = noise.first_guess(noise.Predicted(of_given, given, np.ones(len(given))))
     assert np.diagonal(guess) == pytest.approx(0.7, abs=0.1)
     assert guess.sum(1) == pytest.approx(1)
 
@@ -93,7 +95,8 @@ def overlapping(rate, rows=6000, seed=0):
 def test_surest_rows_show_the_noise(rate):
     """The share of labels that differ from the likeliest class is far more than the noise."""
     probabilities, given = overlapping(rate)
-    most = noise.ceiling(probabilities @ noise.uniform(rate, 4), given, np.ones(len(given)))
+    of_given = probabilities @ noise.uniform(rate, 4)
+    most = limits.ceiling(noise.Predicted(of_given, given, np.ones(len(given))))
     assert (given != probabilities.argmax(1)).mean() > rate + 0.05
     assert most.overall == pytest.approx(rate, abs=0.03)
     assert most.by_class == pytest.approx(rate, abs=0.06)
@@ -103,7 +106,7 @@ def test_where_all_rows_are_alike_the_ceiling_is_seen_on_all():
     rng = np.random.default_rng(0)
     probabilities = rng.permutation(np.tile([[0.9, 0.1], [0.1, 0.9]], (500, 1)))
     given = np.where(rng.random(1000) < 0.1, probabilities.argmin(1), probabilities.argmax(1))
-    most = noise.ceiling(probabilities, given, np.ones(1000))
+    most = limits.ceiling(noise.Predicted(probabilities, given, np.ones(1000)))
     assert most.overall == pytest.approx((given != probabilities.argmax(1)).mean(), abs=0.01)
 
 
@@ -116,7 +119,7 @@ def test_whether_the_surer_half_differs_less_is_weighed_by_its_evidence():
         alike = (prior * first * second).sum()
         below = np.cumsum(prior * first)  # of shares up to each one
         falls = 2 * (prior * second * below).sum()
-        found = noise._falls(float(sure), 40.0, float(sure + other), 80.0)
+        found = limits._falls(float(sure), 40.0, float(sure + other), 80.0)
         assert found == pytest.approx(falls / (falls + alike), abs=0.05)
 
 
@@ -141,7 +144,7 @@ def test_what_is_too_much_is_cut_from_the_largest_entries():
     transition = rng.dirichlet([8, 1, 1, 1, 1], 5)
     transition = np.stack([np.roll(row, at) for at, row in enumerate(transition)])
     most = np.array([0.01, 0.05, 0.1, 0.2, 0.9])
-    found = noise.limited(transition, most)
+    found = limits.limited(transition, most)
     assert found.sum(axis=1) == pytest.approx(1)
     for at, row in enumerate(transition):
         off = np.delete(row, at)
@@ -159,7 +162,7 @@ def test_where_no_noise_can_be_none_is_left_and_none_is_negative():
     for classes in (2, 3, 10):
         for _ in range(50):
             transition = rng.dirichlet(np.ones(classes), classes)
-            found = noise.limited(transition, np.zeros(classes))
+            found = limits.limited(transition, np.zeros(classes))
             assert found.min() >= 0
             assert found == pytest.approx(np.eye(classes), abs=1e-12)
 
@@ -181,11 +184,11 @@ def test_noise_between_neighbours_that_overlap_goes_to_all_alike():
 
 def test_noise_of_one_class_is_one_sided_and_an_exchange_is_not():
     rows, apart = np.full(3, 200.0), np.ones((3, 3))
-    assert noise.one_sided(noise.uniform(0.3, 3), rows, apart).tolist() == [0, 0, 0]
+    assert limits.one_sided(noise.uniform(0.3, 3), rows, apart).tolist() == [0, 0, 0]
     one = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert noise.one_sided(one, rows, apart) == pytest.approx([0.4, 0, 0])
+    assert limits.one_sided(one, rows, apart) == pytest.approx([0.4, 0, 0])
     chance = np.array([[0.99, 0.01, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert noise.one_sided(chance, rows, apart).tolist() == [0, 0, 0]
+    assert limits.one_sided(chance, rows, apart).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +199,7 @@ def test_noise_between_classes_that_nobody_tells_apart_is_not_one_sided(pair, ho
     apart = np.ones((3, 3))
     apart[pair] = how_far
     one = np.array([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert noise.one_sided(one, np.full(3, 200.0), apart)[0] == pytest.approx(believed)
+    assert limits.one_sided(one, np.full(3, 200.0), apart)[0] == pytest.approx(believed)
 
 
 def test_noise_is_raised_in_all_classes():
@@ -213,5 +216,5 @@ def test_counts_are_sums_of_posteriors():
     p, given, weight = rng.dirichlet(np.ones(3), 50), rng.integers(0, 2, 50), rng.random(50)
     expected = np.zeros((3, 3))  # nobody was given the last label
     np.add.at(expected.T, given, weight[:, None] * noise.posterior(p, TRANSITION, given))
-    found = noise.ByLabel(p, given, weight).counts(TRANSITION)
+    found = noise.CountsByLabel(noise.Predicted(p, given, weight)).counts(TRANSITION)
     np.testing.assert_allclose(found, expected)

@@ -7,7 +7,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.metrics import roc_auc_score
 
 from untuned.estimators.cleaning import numbers
-from untuned.estimators.cleaning.numbers import judge
+from untuned.estimators.cleaning.numbers import rate
 
 
 def uneven(rows=400, seed=0):
@@ -24,7 +24,7 @@ def found():
     wrong = np.zeros(len(y), bool)
     wrong[::20] = True
     y = np.where(wrong, y + np.where(scatter > 0.5, 8.0, 2.0), y)
-    return judge(X, y), wrong, scatter, y
+    return rate(X, y), wrong, scatter, y
 
 
 @pytest.mark.long
@@ -78,7 +78,7 @@ def test_the_density_of_labels_sums_to_one_and_is_known_far_out():
 def test_units_make_no_difference(found):
     judged, _, _, y = found
     X, _, _ = uneven()
-    other = judge(X, 1e6 * y - 5e8)
+    other = rate(X, 1e6 * y - 5e8)
     # A tie between two splits of a tree may be decided by rounding, which moves a few rows.
     for these, those in (
         (other.quality, judged.quality),
@@ -90,9 +90,9 @@ def test_units_make_no_difference(found):
 @pytest.mark.long
 def test_trusted_rows_are_learned_from_and_not_judged():
     X, y = load_diabetes(return_X_y=True)
-    judged = judge(X[:150], y[:150], X[150:], y[150:])
+    judged = rate(X[:150], y[:150], X[150:], y[150:])
     assert judged.quality.shape == judged.predicted.shape == (150,)
-    alone = judge(X[:150], y[:150])
+    alone = rate(X[:150], y[:150])
     error = lambda found: np.abs(found.predicted - y[:150]).mean()
     assert error(judged) < error(alone)
 
@@ -101,9 +101,9 @@ def test_trusted_rows_are_learned_from_and_not_judged():
 def test_sparse_rows_are_judged_too():
     X, y, _ = uneven()
     y[7] = 100.0
-    judged = judge(sparse.csr_matrix(X), y)
+    judged = rate(sparse.csr_matrix(X), y)
     assert 7 in judged.issues[:2]
-    assert judged.heard == {"linear": 1.0}
+    assert judged.weights == {"linear": 1.0}
 
 
 def test_the_model_is_one_of_the_numbers_believed(found):
@@ -116,4 +116,4 @@ def test_the_model_is_one_of_the_numbers_believed(found):
 
 def test_few_numbers_are_refused():
     with pytest.raises(ValueError, match="There are 5 numbers; expected at least 10"):
-        judge(np.ones((5, 1)), np.arange(5.0))
+        rate(np.ones((5, 1)), np.arange(5.0))

@@ -7,7 +7,9 @@ from scipy.special import softmax
 from sklearn.metrics import average_precision_score
 
 from untuned.estimators import LabelCleaner
-from untuned.estimators.cleaning import hearing, noise, pairs
+from untuned.estimators.cleaning import em, noise
+from untuned.estimators.cleaning import simple_transitions as pairs
+from untuned.estimators.cleaning.cross_fit import Settings, Task
 
 CLASSES = 8
 NEXT = 0.75 * np.eye(CLASSES) + 0.25 * np.roll(np.eye(CLASSES), 1, 1)
@@ -19,14 +21,14 @@ def sample(transition, rows=400, seed=0):
     rng = np.random.default_rng(seed)
     probabilities = softmax(4 * rng.normal(size=(rows, CLASSES)), axis=1)
     given = (rng.random((rows, 1)) > (probabilities @ transition).cumsum(1)).sum(1)
-    return pairs.Rows(probabilities, given, rng.uniform(0.5, 1.5, rows))
+    return noise.Predicted(probabilities, given, rng.uniform(0.5, 1.5, rows))
 
 
 def test_each_class_and_the_one_it_is_taken_for_are_found():
     rows = sample(NEXT)
     found, kept = pairs.with_pairs(rows, noise.uniform(0.3, CLASSES), ANY)
     assert kept.tolist() == np.roll(np.eye(CLASSES, dtype=bool), 1, 1).tolist()
-    drawn = noise.fit_transition(*rows, noise.uniform(0.3, CLASSES))
+    drawn = noise.fit_transition(rows, noise.uniform(0.3, CLASSES))
     assert abs(found - NEXT).sum() < 0.7 * abs(drawn - NEXT).sum()
 
 
@@ -72,7 +74,7 @@ def test_the_worth_of_a_pair_is_what_the_likelihood_loses_without_it():
 
 
 def test_of_short_texts_whose_labels_went_to_the_next_class(monkeypatch):
-    """Fifty texts of twelve words for each class: judges are sure of few of them."""
+    """Fifty texts of twelve words for each class: models are sure of few of them."""
     rng = np.random.default_rng(1)
     true = np.arange(500) % 10
     often = np.where(np.arange(300) % 10 == np.arange(10)[:, None], 6.0, 1.0)
@@ -85,7 +87,7 @@ def test_of_short_texts_whose_labels_went_to_the_next_class(monkeypatch):
         return average_precision_score(wrong, -cleaner.fit(X, (true + wrong) % 10).quality_)
 
     assert precision() > 0.8
-    monkeypatch.setattr(hearing, "ABOUT_AS_LIKELY", np.inf)
+    monkeypatch.setattr(em, "ABOUT_AS_LIKELY", np.inf)
     assert precision() < 0.75
 
 
@@ -97,21 +99,22 @@ def test_pairs_are_believed_if_clear_rows_show_them_and_most_classes_have_one():
     rows = 200
     undecided, clear = np.tile([0.5, 0.5, 0.0], (rows, 1)), np.tile([0.0, 0.02, 0.98], (rows, 1))
     probabilities = np.concatenate([undecided, clear])
-    task = hearing.Task(
+    task = Task(
         None, np.repeat([0, 2], rows), np.ones(2 * rows), np.zeros(2 * rows, bool),
-        np.zeros(2 * rows, int), 1, 3, 0, np.arange(2 * rows),
+        np.zeros(2 * rows, int), 1, 3, 0, np.arange(2 * rows), Settings(),
     )  # fmt: skip
-    heard = hearing.Hearing(task, {}, np.inf)
+    estimator = em.Estimator(task)
     none, astray = np.eye(3), np.array([[1.0, 0, 0], [0.4, 0.6, 0], [0, 0, 1.0]])
     both = np.array([[False, True, False], [True, False, False], [False, False, False]])
-    found = hearing.Settled(None, none, none, probabilities)
-    other = hearing.Settled(None, astray, astray, probabilities, pairs=both)
-    assert heard.likelihood_of(other) > heard.likelihood_of(found) + 50
-    assert not heard._of_pairs_indeed(found, other)
+    found = em.Estimate(None, none, none, probabilities)
+    other = em.Estimate(None, astray, astray, probabilities, pairs=both)
+    assert estimator.log_likelihood(other) > estimator.log_likelihood(found) + 50
+    assert not estimator._pairs_are_better(found, other)
     surer = np.concatenate([undecided, np.tile([0, 0.002, 0.998], (rows, 1))])
     seen = other._replace(probabilities=surer)
-    assert heard.likelihood_of(seen) < heard.likelihood_of(other) + 4
-    assert not heard._of_pairs_indeed(found, seen)  # 3.6 is too little for two pairs
+    assert estimator.log_likelihood(seen) < estimator.log_likelihood(other) + 4
+    assert not estimator._pairs_are_better(found, seen)  # 3.6 is too little for two pairs
     seen = other._replace(probabilities=np.concatenate([undecided, np.tile([0, 0, 1.0], (200, 1))]))
-    assert heard._of_pairs_indeed(found, seen)
-    assert not heard._of_pairs_indeed(found, seen._replace(pairs=both & [[True], [False], [False]]))
+    assert estimator._pairs_are_better(found, seen)
+    fewer = seen._replace(pairs=both & [[True], [False], [False]])
+    assert not estimator._pairs_are_better(found, fewer)

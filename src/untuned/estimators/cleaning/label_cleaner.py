@@ -17,43 +17,45 @@ from untuned.estimators.cleaning.labelled_rows import Table
 from untuned.util import interrupts, limits, threads
 
 if TYPE_CHECKING:
-    from untuned.estimators.cleaning.rounds import Verdicts
+    from untuned.estimators.cleaning.two_rounds import Fitted
 
 
 class LabelCleaner(ClassifierMixin, BaseEstimator):
     """Find wrong labels, and learn a classifier that is not misled by them.
 
-    Models of several kinds, the judges, predict rows they have not seen. How much each judge is
-    worth, how often labels are wrong and which class is taken for which is learned from how well
-    they predict given labels, and from trusted rows where there are any. Judges then learn again
-    from what the labels probably should be.
+    Base models of several kinds, the judges, give out-of-fold probabilities. The weight of each
+    model, how often labels are wrong and which class is taken for which are learned from how well
+    they predict given labels, and from trusted rows where there are any. The models then learn
+    again from what the labels probably should be.
 
     Parameters
     ----------
     judge : "auto", "linear", classifier, or list of these, default="auto"
-        Who judges. "auto" tries linear models, neighbours, trees and boosting, cheap ones first,
-        and drops those that do not help. A classifier is one of scikit-learn's kind, with
-        `predict_proba`. In a list, "linear", "neighbours", "trees" and "boosting" may stand beside
-        classifiers.
+        The base models. "auto" takes linear models and trees, and drops those that do not help;
+        linear models alone where X is sparse. A classifier is one of scikit-learn's kind,
+        with `predict_proba`. In a list, "linear", "neighbours", "trees" and "boosting" may stand
+        beside classifiers.
     folds : int or "auto", default="auto"
-        Each row's label is judged by models that have not seen it, nor the other rows of its
-        fold. More folds take longer, and judge better where rows are few: "auto" takes up to 8
-        below 2,000 rows, as long as that adds no more than about a second, and else 4.
+        Each row is predicted by models that have not seen it, nor the other rows of its fold.
+        More folds take longer, and help where rows are few: "auto" takes up to 8 below 2,000 rows,
+        as long as that adds no more than about a second, and else 4.
     method : str or solver, default="auto"
-        The method of `untuned.minimize`.
+        How the weights of the models and the ridge of linear ones are searched for: "auto" is
+        Newton's method, anything else a method of `untuned.minimize`.
     max_steps : int, default=4
-        Steps of the method for the ridge of linear judges, in each round.
+        Steps of the search for the ridge of linear models, in each round.
     max_seconds : float or None, default=None
-        Time after which no further judge is asked.
+        Time for the whole fit. A model that is not trained by then is left out; the first one is
+        trained in any case.
     random_state : int, RandomState instance or None, default=None
-        For the folds and for judges that draw at random.
+        For the folds and for models that draw at random.
     verbose : bool, default=False
         Whether to show a live bar.
 
     Attributes
     ----------
     quality_ : ndarray of shape (n_samples,)
-        Probability that the given label is right, from judges that have not seen it.
+        Probability that the given label is right, from models that have not seen it.
     issues_ : ndarray of int
         Rows worth a look, the worst first: as many as make the expected F1 largest, the balance of
         wrong labels found and right ones looked at in vain. Where wrong labels are easy to tell,
@@ -65,9 +67,9 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     weights_ : ndarray of shape (n_samples,)
         How much the given label counted in training, in [0, 1]; the rest went to other classes.
     judges_ : dict
-        The judges that were asked, and the weight of each in the end; 0 if it did not help.
+        The base models, and the weight of each in the end; 0 if it did not help.
     disputed_ : ndarray of int
-        Rows that judges take for another class, given labels left aside; the lowest quality first.
+        Rows that models take for another class, given labels left aside; the lowest quality first.
         People err where classes look alike. Nothing tells such errors from classes that overlap,
         so they are here, and mostly not in `issues_`.
     noise_rate_ : float
@@ -75,19 +77,19 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     noise_range_ : tuple of two floats
         The smallest share that explains the labels about as well, and that of `disputed_`.
     sure_share_ : float
-        Share of rows that judges take for one class with a probability of 0.9 or more, given labels
+        Share of rows that models take for one class with a probability of 0.9 or more, given labels
         left aside. Below a half, overlapping classes and wrong labels look alike: `noise_rate_` may
         then be far off, and trusted rows help.
     transition_ : ndarray of shape (n_classes, n_classes)
         Estimated probability of each given label (columns) for each true one (rows).
     classes_ : ndarray of shape (n_classes,)
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
-        Of the linear judge, whatever its weight; not there if no linear judge was asked.
+        Of the linear model, whatever its weight; not there if there is none.
     intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
     regularization_ : ndarray of shape (1,)
-        The ridge that the linear judge learned.
+        The ridge that the linear model learned.
     result_ : untuned.Result
-        The run that weighed the judges.
+        The search for the weights of the models.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, where X has column names
 
@@ -139,7 +141,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         pred_probs: Any = None,
         sample_weight: Any = None,
     ) -> LabelCleaner:
-        """Judge the labels y of the rows X.
+        """Learn which of the labels y of the rows X are wrong.
 
         Parameters
         ----------
@@ -150,24 +152,30 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             each class help; with None, the noisy rows alone are used.
         pred_probs : array of shape (n_samples, n_classes), or None
             Probabilities of one's own model for rows it was not trained on, columns in the order of
-            sorted classes. They are heard as one more judge, or as the only one if X is None.
+            sorted classes: one more base model, or the only one if X is None.
         sample_weight : array of shape (n_samples,), or None
-            Of the rows of X. A row of weight 0 is judged, and not learned from.
+            Of the rows of X. A row of weight 0 has a quality, and is not learned from.
         """
-        from untuned.estimators.cleaning import rounds
+        from untuned import solvers
+        from untuned.estimators.cleaning import two_rounds
+        from untuned.estimators.cleaning.cross_fit import Settings
+        from untuned.run import check_settings
 
+        began = time.monotonic()
         labelled_rows.check_settings(self.folds, self.max_seconds)
-        asked = rounds.judges_named(self.judge)
+        check_settings(
+            solvers.get(self.method)() if isinstance(self.method, str) else self.method,
+            self.max_steps, None, None, 0, None, None,
+        )  # fmt: skip
+        seconds = np.inf if self.max_seconds is None else float(self.max_seconds)
+        settings = Settings(self.method, self.max_steps, bool(self.verbose), began, seconds)
+        asked = two_rounds.models_named(self.judge)
         X, given, weight = self._checked(X, y, pred_probs, sample_weight)
         P = pred_probs
         if P is not None:
             P = labelled_rows.check_probabilities(P, len(given), self.classes_)
             labelled_rows.check_unseen(P, given)
         random = check_random_state(self.random_state)
-        ends = np.inf if self.max_seconds is None else time.monotonic() + self.max_seconds
-        options = {
-            "method": self.method, "max_steps": self.max_steps, "progress": bool(self.verbose),
-        }  # fmt: skip
         classes = len(self.classes_)
         if X is None:
             if X_trusted is not None or y_trusted is not None:
@@ -176,23 +184,23 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
                 )
             place = np.arange(len(given))
             seed = random.randint(2**31 - 1)
-            verdicts = rounds.hear_yours(P, given, weight, classes, seed, options, ends)
+            fitted = two_rounds.fit_probabilities(P, given, weight, classes, seed, settings)
         else:
             table = self._table(X, given, weight, X_trusted, y_trusted)
             merged = labelled_rows.merge(table)
             labelled_rows.check_rows_differ(merged)
-            task = rounds.task_of(table, merged, classes, self.folds, random)
+            task = two_rounds.task_of(table, merged, classes, self.folds, random, settings)
             place = merged.place[: len(given)]
             del table  # its rows may be a copy, and the task has its own
             yours = None if P is None else labelled_rows.means(P, place, len(merged.first))
             automatic = isinstance(self.judge, str) and self.judge == "auto"
-            verdicts = rounds.hear(task, asked, options, automatic, ends, yours)
-        self._keep(verdicts)
-        self._judge(verdicts, X, given, place)
+            fitted = two_rounds.fit(task, asked, automatic, yours)
+        self._keep(fitted)
+        self._rate(fitted, X, given, place)
         rate = self.noise_rate_ = float(np.average(1 - self.quality_, weights=weight))
         disputed = float(weight[self.disputed_].sum() / weight.sum())
-        self.noise_range_ = min(verdicts.least_rate, rate), max(disputed, rate)
-        sure = verdicts.probabilities[place].max(axis=1) >= noise.DECIDED
+        self.noise_range_ = min(fitted.least_rate, rate), max(disputed, rate)
+        sure = fitted.probabilities[place].max(axis=1) >= noise.DECIDED
         self.sure_share_ = float(np.average(sure, weights=weight))
         return self
 
@@ -232,37 +240,30 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             np.r_[trusted, np.ones(len(true), bool)],
         )
 
-    def _keep(self, verdicts: Verdicts) -> None:
-        from untuned.estimators.cleaning import problem
-
-        self._verdicts = verdicts
-        self.judges_ = dict(verdicts.weights)
-        self.transition_, self.result_ = verdicts.transition, verdicts.pool.result
+    def _keep(self, fitted: Fitted) -> None:
+        self._fitted = fitted
+        self.judges_ = dict(fitted.weights)
+        self.transition_, self.result_ = fitted.transition, fitted.pool.result
         for name in ("coef_", "intercept_", "regularization_"):
             self.__dict__.pop(name, None)
-        linear = verdicts.linear
-        if linear is not None:
-            coef, intercept = linear.coefficients()
+        if fitted.linear is not None:
+            coef, intercept = fitted.linear.coefficients()
             coef = coef.T
             if len(self.classes_) == 2:
                 coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
             self.coef_, self.intercept_ = coef, intercept
-            self.regularization_ = np.array([problem.numbers(linear.x).ridge])
+            self.regularization_ = np.array([fitted.linear.ridge])
 
-    def _judge(self, verdicts: Verdicts, X: Any, given: np.ndarray, place: np.ndarray) -> None:
+    def _rate(self, fitted: Fitted, X: Any, given: np.ndarray, place: np.ndarray) -> None:
         """Quality, issues and suggestions for the rows as they came."""
-        unused = place < 0  # nothing was learned from these, so the models of all rows may judge
-        probabilities = verdicts.probabilities[place]
+        unused = place < 0  # nothing was learned from these, so the models of all rows predict them
+        probabilities = fitted.probabilities[place]
         if unused.any():
             probabilities[unused] = self.predict_proba(X[unused])
-        posterior = noise.posterior(probabilities, verdicts.transition, given)
+        posterior = noise.posterior(probabilities, fitted.transition, given)
         own = np.arange(len(given)), given
         self.quality_ = posterior[own]
-        slope, offset = verdicts.trust
-        from untuned.estimators.cleaning.linear_judge import as_evidence
-
-        evidence = np.where(unused, as_evidence(self.quality_), verdicts.evidence[place])
-        self.weights_ = expit(slope * evidence + offset)
+        self.weights_ = np.where(unused, self.quality_, fitted.believed[place])
         self.issues_ = noise.suspects(self.quality_)
         worst = np.argsort(self.quality_, kind="stable")
         self.disputed_ = worst[(probabilities.argmax(axis=1) != given)[worst]]
@@ -281,7 +282,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
                 "rows; fit it with X, or ask your own model."
             )
         X = validate_data(self, X, accept_sparse="csr", reset=False)
-        scores = self._verdicts.scores(labelled_rows.in_float32(X))
+        scores = self._fitted.scores(labelled_rows.in_float32(X))
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> np.ndarray:

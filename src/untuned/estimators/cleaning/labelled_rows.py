@@ -26,12 +26,12 @@ class Table(NamedTuple):
 
 
 def scarce(X: Any) -> bool:
-    """Whether memory may be: then most rows are never copied, and opinions take half of it."""
+    """Whether memory may be: then most rows are never copied, and probabilities take half of it."""
     return issparse(X) and X.nnz > LARGE
 
 
 def in_float32(X: Any) -> Any:
-    """X in the precision all judges work in; a sparse matrix in one form for equal content.
+    """X in the precision all models work in; a sparse matrix in one form for equal content.
 
     Where memory may be scarce, columns stay in the order in which they came.
     """

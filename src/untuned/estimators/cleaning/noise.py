@@ -1,7 +1,7 @@
-"""How labels come to be wrong: P(given label | true label) as a matrix, and what follows from it.
+"""The transition matrix P(given label | true label): how it is estimated, and what follows from it.
 
-Rows are true classes, columns given ones. `probabilities` are a model's, one row per sample, of
-rows it has not been trained on; `given` are whole numbers, the columns of the labels given.
+Rows are true classes, columns given ones. `probabilities` are out-of-fold, one row per sample;
+`given` are whole numbers, the columns of the given labels.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln, expit, gammaln, log_ndtr
+from scipy.special import gammaln
 
 PSEUDO_ROWS = 10.0 ** np.arange(6)  # per class, in favour of the same noise in all of them
 MOST_ROUNDS, SMALL = 200, 1e-5
@@ -17,10 +17,16 @@ SLIPS = 0.05  # share of trusted labels that are wrong all the same
 STEPS = 30  # of Richardson's iteration
 BLOCK = 2**14  # entries that are looked at together: classes by rows, in the cache
 TINY = 1e-30  # keeps quotients of probabilities finite
-SURE_ROWS = 20  # fewest rows that say how much noise there is
-SIGMAS = 2.0  # standard errors beyond chance
 MISJUDGED = 0.1  # share of rows between two classes, about which a model may be wrong
 DECIDED = 0.9  # probability of the likeliest class, of which a row is said to be
+
+
+class Predicted(NamedTuple):
+    """Rows: a model's probabilities of true labels, the given labels, and weights."""
+
+    probabilities: np.ndarray
+    given: np.ndarray
+    weight: np.ndarray
 
 
 def uniform(rate: float, classes: int) -> np.ndarray:
@@ -30,7 +36,7 @@ def uniform(rate: float, classes: int) -> np.ndarray:
     return transition
 
 
-def first_guess(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def first_guess(rows: Predicted) -> np.ndarray:
     """The matrix, from a model that was itself trained on the given labels.
 
     Such a model believes the noise, so its probabilities fit the given labels without any. But it
@@ -39,6 +45,7 @@ def first_guess(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray
     classes overlap this sees noise that is the model's own doubt, so the guess goes half way to the
     same noise in all classes.
     """
+    probabilities, given, weight = rows
     classes = probabilities.shape[1]
     own = probabilities[np.arange(len(given)), given]
     counts = np.bincount(given, weight, classes)
@@ -111,27 +118,25 @@ def without_noise(probabilities: np.ndarray, transition: np.ndarray) -> np.ndarr
     most = max(1, BLOCK // len(transition))
     for start in range(0, len(probabilities), most):
         part = slice(start, start + most)
-        said = probabilities[part].T.astype(np.float32, order="C")
-        clean = said.copy()
+        given = probabilities[part].T.astype(np.float32, order="C")
+        clean = given.copy()
         for _ in range(STEPS):
             ratio = forth @ clean
             np.maximum(ratio, TINY, out=ratio)
-            np.divide(said, ratio, out=ratio)
+            np.divide(given, ratio, out=ratio)
             clean *= back @ ratio  # sums to one as it did
         found[part] = clean.T
     return found / found.sum(axis=1, keepdims=True)
 
 
-def fit_transition(
-    probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray, start: np.ndarray
-) -> np.ndarray:
+def fit_transition(rows: Predicted, start: np.ndarray) -> np.ndarray:
     """The most likely matrix, given a model of true labels, by expectation and maximization.
 
     It maximizes sum_i weight_i log sum_j p_ij T_j,given(i), drawn as `shrunk` says.
     """
-    transition, rows = start, ByLabel(probabilities, given, weight)
+    transition, by_label = start, CountsByLabel(rows)
     for _ in range(MOST_ROUNDS):
-        new = shrunk(rows.counts(transition))
+        new = shrunk(by_label.counts(transition))
         moved = abs(new - transition).max()
         transition = new
         if moved < SMALL:
@@ -139,10 +144,11 @@ def fit_transition(
     return transition
 
 
-class ByLabel:
-    """Rows in the order of given labels, so that what is asked again and again is quick."""
+class CountsByLabel:
+    """Rows in the order of given labels, so that each count of them is quick."""
 
-    def __init__(self, probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray):
+    def __init__(self, rows: Predicted):
+        probabilities, given, weight = rows
         order = np.argsort(given, kind="stable")
         ends = np.cumsum(np.bincount(given, minlength=probabilities.shape[1]))[:-1]
         self.parts = list(
@@ -156,98 +162,6 @@ class ByLabel:
             total = np.maximum(probabilities @ transition[:, label], TINY)
             found[:, label] = (weight / total) @ probabilities
         return found * transition
-
-
-class Ceiling(NamedTuple):
-    """How much noise there can be, at most."""
-
-    by_class: np.ndarray  # in each true class
-    overall: float
-
-
-def ceiling(probabilities: np.ndarray, given: np.ndarray, weight: np.ndarray) -> Ceiling:
-    """The noise where a model is surest, which is no less than the noise there is.
-
-    Labels that differ from what a model takes a row for are wrong, or the row lies where classes
-    overlap. Wrong ones are as many among the rows it is sure of as elsewhere, those of
-    overlapping classes fewer; so the share that is left among the surest rows is noise.
-    """
-    taken_for, sure = probabilities.argmax(axis=1), probabilities.max(axis=1)
-    differs = (given != taken_for).astype(float)
-    order = np.argsort(-sure, kind="stable")
-    overall = _among_surest(differs[order], weight[order])
-    by_class = np.full(probabilities.shape[1], overall)
-    for each in range(len(by_class)):
-        own = order[taken_for[order] == each]
-        if weight[own].sum() >= SURE_ROWS:
-            by_class[each] = _among_surest(differs[own], weight[own])
-    return Ceiling(by_class, overall)
-
-
-def _among_surest(differs: np.ndarray, weight: np.ndarray) -> float:
-    """The share that differs among the surest rows.
-
-    Rows come the surest first. Either all of them differ alike, or the surer half differs less:
-    how probable that is follows from the counts (beta priors, Jeffreys'). The mean over both.
-    """
-    rows, found = np.cumsum(weight), np.cumsum(weight * differs)
-    last, left, share = len(rows) - 1, 1.0, 0.0
-    while True:
-        alike = (found[last] + 0.5) / (rows[last] + 1)
-        middle = int(np.searchsorted(rows, rows[last] / 2))
-        if middle >= last or rows[middle] < SURE_ROWS:
-            return float(share + left * alike)
-        falls = _falls(found[middle], rows[middle], found[last], rows[last])
-        share += left * (1 - falls) * alike
-        last, left = middle, left * falls
-
-
-def _falls(found: float, rows: float, found_all: float, rows_all: float) -> float:
-    """The probability that these rows differ less than the others, rather than as all do."""
-    others, rest = found_all - found, rows_all - rows
-    split = betaln(found + 0.5, rows - found + 0.5) + betaln(others + 0.5, rest - others + 0.5)
-    alike = betaln(found_all + 0.5, rows_all - found_all + 0.5) + betaln(0.5, 0.5)
-    p, q = (found + 0.5) / (rows + 1), (others + 0.5) / (rest + 1)
-    error = np.sqrt(p * (1 - p) / rows + q * (1 - q) / rest)
-    less = log_ndtr((q - p) / error) + np.log(2)  # only a fall counts, which is half of all splits
-    return float(expit(split + less - alike))
-
-
-def one_sided(transition: np.ndarray, rows: np.ndarray, apart: np.ndarray) -> np.ndarray:
-    """How much more of each class is labelled wrong than wrong labels are of that class.
-
-    Classes that overlap are taken for each other in both directions. `rows` are how many there
-    are of each true class; what may be chance counts as nothing. Nor does what goes from j to a k
-    whose rows are not `apart` from j, at [j, k]; and a class counts as far as it is apart from all
-    others, at [j, j].
-    """
-    counts = rows[:, None] * transition * apart
-    np.fill_diagonal(counts, 0.0)
-    out, back = counts.sum(axis=1), counts.sum(axis=0)
-    beyond = out - back > SIGMAS * np.sqrt(out + back)
-    return np.where(beyond, np.diagonal(apart) * (out - back) / np.maximum(rows, TINY), 0.0)
-
-
-def limited(transition: np.ndarray, most: np.ndarray) -> np.ndarray:
-    """The matrix with at most so much noise in each class.
-
-    What is too much is taken from the largest entries: noise that is alike stays as it is, and
-    a neighbour that a class overlaps with comes down.
-    """
-    off = transition * (1 - np.eye(len(transition)))
-    ordered = -np.sort(-off, axis=1)
-    # With the k largest entries cut down to one level: what is left for each of them.
-    rest = off.sum(axis=1, keepdims=True) - np.cumsum(ordered, axis=1)
-    level = (most[:, None] - rest) / np.arange(1, len(off) + 1)
-    under = np.append(ordered[:, 1:], np.zeros((len(off), 1)), axis=1)
-    right = (level >= under).argmax(axis=1)[:, None]  # the first k whose level cuts no other entry
-    cut = np.where(
-        off.sum(axis=1, keepdims=True) > most[:, None],
-        np.clip(off, 0, np.maximum(np.take_along_axis(level, right, 1), 0)),  # 0 but for rounding
-        off,
-    )
-    np.fill_diagonal(cut, 1 - cut.sum(axis=1))
-    return cut
 
 
 def without_overlap(

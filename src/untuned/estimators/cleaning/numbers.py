@@ -30,7 +30,7 @@ SMALLEST_SPREAD = 0.1  # of the median spread: no row is predicted without error
 FEWEST = 10
 
 
-class Judged(NamedTuple):
+class Rated(NamedTuple):
     """What was found out about each number."""
 
     quality: np.ndarray  # probability that it is right
@@ -38,7 +38,7 @@ class Judged(NamedTuple):
     spread: np.ndarray  # of right labels around the prediction
     noise_rate: float
     seen_share: float  # of numbers swapped between rows, those that would be suspects
-    heard: dict[str, float]  # weight of each judge in the prediction
+    weights: dict[str, float]  # of each model in the prediction
     coef: np.ndarray  # of a ridge regression on the labels believed
     intercept: float
 
@@ -49,17 +49,17 @@ class Judged(NamedTuple):
         return suspect[np.argsort(self.quality[suspect], kind="stable")]
 
 
-def judge(
+def rate(
     X: Any, y: np.ndarray, X_trusted: Any = None, y_trusted: Any = None, seed: int = 0
-) -> Judged:
-    """Judge the numbers y of the rows X, some of them wrong.
+) -> Rated:
+    """How probably each of the numbers y of the rows X is right.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n_samples, n_features)
     y : numbers of shape (n_samples,)
     X_trusted, y_trusted : rows whose numbers are right, or None; they are learned from, and not
-        judged.
+        rated.
     seed : int
         For the folds and the trees.
 
@@ -69,7 +69,7 @@ def judge(
     >>> X = np.random.default_rng(0).standard_normal((300, 3))
     >>> y = X @ [1.0, 2.0, 3.0]
     >>> y[7] += 20.0
-    >>> judge(X, y).issues.tolist()
+    >>> rate(X, y).issues.tolist()
     [7]
     """
     if len(y) < FEWEST:
@@ -80,32 +80,32 @@ def judge(
     values = values / scale
     rows = _stacked(X, X_trusted) if trusted else X
     is_trusted = np.arange(len(values)) >= len(y)
-    judged = ~is_trusted
+    noisy = ~is_trusted
     fold = np.random.default_rng(seed).permutation(len(values)) % FOLDS
     weight = np.ones(len(values))
     for _ in range(ROUNDS):
         guesses = {
             name: _unseen(model, rows, values, weight, fold)
-            for name, model in _judges(rows, seed).items()
+            for name, model in _models(rows, seed).items()
         }
         shares = _shares(np.stack(list(guesses.values()), axis=1), values, weight)
         predicted = np.stack(list(guesses.values()), axis=1) @ shares
         spread = _spread(rows, values - predicted, weight, fold, predicted, seed)
-        found = _labelling(values[judged], predicted[judged], spread[judged], seed)
+        found = _labelling(values[noisy], predicted[noisy], spread[noisy], seed)
         quality = found.quality(values, predicted, spread)
         weight = np.where(is_trusted, 1.0, quality)
     believed = _ridge(rows).fit(rows, values, sample_weight=np.maximum(weight, 1e-6))
-    heard = dict(zip(guesses, shares.tolist(), strict=True))
+    weights = dict(zip(guesses, shares.tolist(), strict=True))
     swapped = np.random.default_rng(seed).permutation(values)
     seen = float((found.quality(swapped, predicted, spread) < 0.5).mean())
     spread = scale * found.scale * spread
-    return Judged(
-        quality[judged], place + scale * predicted[judged], spread[judged], found.rate, seen, heard,
+    return Rated(
+        quality[noisy], place + scale * predicted[noisy], spread[noisy], found.rate, seen, weights,
         scale * believed.coef_, place + scale * float(believed.intercept_),
     )  # fmt: skip
 
 
-def _judges(X: Any, seed: int) -> dict[str, Any]:
+def _models(X: Any, seed: int) -> dict[str, Any]:
     """Models of different kinds; boosting by absolute errors is misled least by numbers far off."""
     from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
@@ -141,7 +141,7 @@ def _unseen(model: Any, X: Any, y: np.ndarray, weight: np.ndarray, fold: np.ndar
 
 
 def _shares(guesses: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Shares of the judges that bring the sum of absolute errors down, by a few reweighted fits."""
+    """Shares of the models that bring the sum of absolute errors down, by a few reweighted fits."""
     from scipy.optimize import nnls
 
     shares = np.full(guesses.shape[1], 1 / guesses.shape[1])

@@ -1,10 +1,10 @@
-"""How much each judge is worth: a logarithmic pool, its weights learned through the noise.
+"""Stacking: a log-linear pool of base models, its weights learned through the label noise.
 
-    p_i = softmax(sum_k w_k log p_i^k + b)          judges k, rows i, one offset b per class
+    p_i = softmax(sum_k w_k log p_i^k + b)          base models k, rows i, one offset b per class
     loss_i(w, b) = -log sum_j P(label given to i | true label j) p_ij
 
-A weight is a judge's share of the say and its temperature in one: above 1 it makes a hesitant judge
-surer. x holds the roots of weights and an angle of which a strength s is made. It is a bilevel
+A weight is a model's share and its temperature in one: above 1 it makes an underconfident model
+surer. x holds the roots of the weights and an angle that gives a strength s. It is a bilevel
 problem over two halves h of the rows. Inside, each half learns its offsets; outside, the weights
 and the strength that holds offsets back are chosen so that each half's offsets predict the other
 half:
@@ -12,12 +12,12 @@ half:
     g(x, y) = sum_h mean of loss_i(w, y_h), i in h,       + s / 2 |y_h|^2
     f(x, y) = sum_h mean of loss_i(w, y_h), i not in h,   + sum_k w_k / rows
 
-The last term is a prior that weighs as much as one row; it draws the weight of a judge that does
-not help to zero, and what is then next to nothing is taken for nothing.
+The last term is a prior that weighs as much as one row. It draws the weight of a model that does
+not help to zero; a weight that is then close to zero is set to zero.
 
-Most minima are at a bound: a weight of zero, offsets that are held back wholly or not at all. As a
-function of a root or an angle f bends upwards there, and Newton's method goes there in a step
-(few_numbers.py); as a function of logarithms it would slope down for ever.
+Most minima are at a bound: a weight of zero, offsets held back completely or not at all. In a root
+or an angle f is convex there, and Newton's method goes there in a step (pool_newton.py). In a
+logarithm it would slope down for ever.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned.closed_form.losses import softmax
-from untuned.run import minimize
+from untuned.estimators.cleaning import pool_newton
 from untuned.run.result import Result
 
-FAINT = 1e-4  # mixed into each judge, so that none is ever certain
-FAINTEST = 1e-12  # weight: where nobody knows anything, somebody must be heard all the same
-NOTHING = 0.05  # a weight below this share of the largest one changes no verdict
-STRENGTH, LEAST = 0.1, 1e-2  # at the start; the least makes g curve where all rows are undecided
+FAINT = 1e-4  # mixed into each model, so that none is ever certain
+FAINTEST = 1e-12  # weight: where no model knows anything, one must count all the same
+NOTHING = 0.05  # a weight below this share of the largest one changes no result
+STRENGTH, LEAST = 0.1, 1e-2  # at the start; the least keeps g convex where all rows are undecided
 MOST_STRENGTH = 100.0  # at which nothing is left of offsets
 BOUND = 0.05  # to start from: nearer to a bound, x could hardly find its way back
 # The slopes of a row are about 1, so those of the mean are known to 1 / sqrt(rows): a slope of this
 # share of that is none.
 CHANCE = 0.01
-MOST_STEPS = 40
-SAMPLED_ENTRIES, FEWEST_ROWS = 2**15, 1024  # for a handful of numbers more would be a waste
+SAMPLED_ENTRIES, FEWEST_ROWS = 2**15, 1024  # enough for so few numbers
+
+Solve = Callable[["Outer", "Inner", np.ndarray, np.ndarray, float], Result]
 
 
-class Rows(NamedTuple):
+class Stacked(NamedTuple):
     """What the pool is learned from. Rows are last: sums over classes are of long vectors then."""
 
-    voices: np.ndarray  # (judges, classes, rows), logarithms of unseen probabilities
+    logs: np.ndarray  # (models, classes, rows), logarithms of out-of-fold probabilities
     likelihood: np.ndarray  # (classes, rows), P(given label | true label j)
     weight: np.ndarray
     half: np.ndarray  # False, then True
@@ -56,64 +57,57 @@ class Rows(NamedTuple):
 class Pool(NamedTuple):
     """What was learned."""
 
-    weights: np.ndarray  # one per judge
+    weights: np.ndarray  # one per model
     offsets: np.ndarray  # one per class
     result: Result
 
-    def scores(self, voices: np.ndarray) -> np.ndarray:
+    def scores(self, logs: np.ndarray) -> np.ndarray:
         """Logarithms of pooled probabilities, but for a constant in each row."""
-        return np.tensordot(self.weights, voices, 1) + self.offsets
+        return np.tensordot(self.weights, logs, 1) + self.offsets
 
-    def probabilities(self, voices: np.ndarray) -> np.ndarray:
+    def probabilities(self, logs: np.ndarray) -> np.ndarray:
         """Of true labels, (rows, classes)."""
-        return softmax(self.scores(voices).astype(np.float64), 1)
+        return softmax(self.scores(logs).astype(np.float64), 1)
 
 
-def voice(probabilities: np.ndarray) -> np.ndarray:
-    """The logarithm of a judge's probabilities, none of them quite zero."""
+def logs_of(probabilities: np.ndarray) -> np.ndarray:
+    """The logarithms of a model's probabilities, none of which is quite zero."""
     classes = probabilities.shape[-1]
     return np.log((probabilities + FAINT / classes) / (1 + FAINT))
 
 
-def some(rows: Rows, order: np.ndarray) -> Rows:
-    """As many rows as are enough, by an order in which one says nothing of the next."""
+def sampled(rows: Stacked, order: np.ndarray) -> Stacked:
+    """As many rows as are enough, by an order that is independent of their content."""
     classes, count = rows.likelihood.shape
     most = max(FEWEST_ROWS, SAMPLED_ENTRIES // classes)
     if count <= most:
         return rows
     chosen = order[np.linspace(0, count - 1, most).astype(int)]
-    return Rows(*(leaf[..., chosen] for leaf in rows))
+    return Stacked(*(leaf[..., chosen] for leaf in rows))
 
 
 def learn(
-    rows: Rows, start: np.ndarray | Pool, solve: Callable[..., Result] = minimize
+    rows: Stacked, start: np.ndarray | Pool, solve: Solve = pool_newton.minimize
 ) -> Pool:  # fmt: skip
-    """The pool of these rows, from weights or from a pool of theirs under another likelihood.
-
-    `solve` is `minimize`, perhaps with options of its own.
-    """
-    judges, classes, _ = rows.voices.shape
-    order = np.argsort(rows.half, kind="stable")  # halves in one piece each are quick to sum over
-    rows = Rows(*(np.ascontiguousarray(leaf[..., order]) for leaf in rows))
+    """The pool of these rows, from weights or from a pool of theirs under another likelihood."""
+    models, classes, _ = rows.logs.shape
+    order = np.argsort(rows.half, kind="stable")  # sums over contiguous halves are quick
+    rows = Stacked(*(np.ascontiguousarray(leaf[..., order]) for leaf in rows))
     if isinstance(start, Pool):
         x, y = start.result.x, start.result.y
     else:
         x, y = np.append(np.sqrt(start), np.pi / 4), np.zeros((2, classes))
     angle = np.arcsin(abs(np.sin(x[-1])))  # the same strength, in the first quarter
     x = np.maximum(np.append(abs(x[:-1]), min(angle, np.pi / 2 - BOUND)), BOUND)
-    small = CHANCE / np.sqrt(rows.weight.sum())
-    result = solve(
-        Outer(rows), Inner(rows), x, y, max_steps=MOST_STEPS,
-        # Where time is up before the first step, nothing is known of slopes.
-        callback=lambda seen: seen.step > 0 and seen.record["hypergrad_norm"] <= small,
-    )  # fmt: skip
-    weights, offsets = np.square(result.x[:judges]), result.y.mean(axis=0)
+    small = CHANCE / rows.weight.sum() ** 0.5
+    result = solve(Outer(rows), Inner(rows), x, y, small)
+    weights, offsets = np.square(result.x[:models]), result.y.mean(axis=0)
     weights = np.maximum(weights, FAINTEST)
     weights[weights < NOTHING * weights.max()] = 0.0
     return Pool(weights, offsets - offsets.mean(), result)
 
 
-class _At(NamedTuple):
+class _Evaluated(NamedTuple):
     """What the losses are made of at one (x, y)."""
 
     x: np.ndarray
@@ -124,24 +118,24 @@ class _At(NamedTuple):
 
 
 class _Side:
-    """Mean losses of rows, by which half's offsets they are predicted."""
+    """Mean losses of rows, by the offsets of their own half or of the other one."""
 
-    def __init__(self, rows: Rows, own: bool):
+    def __init__(self, rows: Stacked, own: bool):
         self.rows = rows
         # Of f the offsets are the other half's. Rows come in the order of halves.
         self.by = (rows.half == own).astype(int)
         self.cut = int(np.count_nonzero(~rows.half))
         totals = np.bincount(self.by, rows.weight, 2)
         self.share = rows.weight / np.maximum(totals, np.finfo(float).tiny)[self.by]
-        self._last: _At | None = None
-        self._pooled: tuple[np.ndarray, np.ndarray] | None = None  # x, and voices by its weights
+        self._last: _Evaluated | None = None
+        self._pooled: tuple[np.ndarray, np.ndarray] | None = None  # x, and logs by its weights
 
-    def at(self, x: np.ndarray, y: np.ndarray) -> _At:
-        """Values and derivatives are often asked for at the same point."""
+    def at(self, x: np.ndarray, y: np.ndarray) -> _Evaluated:
+        """Values and derivatives are often needed at the same point."""
         last = self._last
         if last is None or not (np.array_equal(y, last.y) and np.array_equal(x, last.x)):
             if self._pooled is None or not np.array_equal(x, self._pooled[0]):
-                self._pooled = x, np.tensordot(np.square(x[:-1]), self.rows.voices, 1)
+                self._pooled = x, np.tensordot(np.square(x[:-1]), self.rows.logs, 1)
             scores = self._pooled[1].copy()
             scores[:, : self.cut] += y[self.by[0], :, None]
             scores[:, self.cut :] += y[self.by[-1], :, None]
@@ -149,17 +143,17 @@ class _Side:
             joint = p * self.rows.likelihood
             total = np.maximum(joint.sum(axis=0), np.finfo(float).tiny)
             joint /= total
-            last = self._last = _At(x, y, p, joint, -float(self.share @ np.log(total)))
+            last = self._last = _Evaluated(x, y, p, joint, -float(self.share @ np.log(total)))
         return last
 
-    def value_and_slopes(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-        """The loss, and its slopes in the scores of rows."""
+    def slopes(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Of the loss, in the scores of rows."""
         at = self.at(x, y)
-        return at.value, self.share * (at.p - at.posterior)
+        return self.share * (at.p - at.posterior)
 
     def by_weight(self, slopes: np.ndarray) -> np.ndarray:
         """Slopes in the weights."""
-        return np.tensordot(self.rows.voices, slopes, 2)
+        return np.tensordot(self.rows.logs, slopes, 2)
 
     def by_offset(self, slopes: np.ndarray) -> np.ndarray:
         """Slopes in the offsets of both halves, (..., 2, classes) of (..., classes, rows)."""
@@ -168,7 +162,7 @@ class _Side:
         found[..., self.by[-1], :] += slopes[..., self.cut :].sum(axis=-1)
         return found
 
-    def bent(self, at: _At, change: np.ndarray) -> np.ndarray:
+    def bent(self, at: _Evaluated, change: np.ndarray) -> np.ndarray:
         """The change of slopes (..., classes, rows) as scores change."""
         found = _bent(at.p, change)
         found -= _bent(at.posterior, change)
@@ -179,7 +173,7 @@ class _Side:
 class Inner:
     """g."""
 
-    def __init__(self, rows: Rows):
+    def __init__(self, rows: Stacked):
         self.side = _Side(rows, own=True)
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
@@ -187,35 +181,28 @@ class Inner:
 
     def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """grad_y g."""
-        _, slopes = self.side.value_and_slopes(x, y)
-        return self.side.by_offset(slopes) + _strength(x) * y
+        return self.side.by_offset(self.side.slopes(x, y)) + _strength(x) * y
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """g, grad_x g and grad_y g."""
-        value, slopes = self.side.value_and_slopes(x, y)
-        held, square = _strength(x), float(np.vdot(y, y))
-        in_x = np.append(self.side.by_weight(slopes), _strengthening(x) * square / 2)
-        in_x *= bend(x)[0]
-        return value + held / 2 * square, in_x, self.side.by_offset(slopes) + held * y
+        by_weight = self.side.by_weight(self.side.slopes(x, y))
+        in_x = np.append(by_weight, _strengthening(x) * float(np.vdot(y, y)) / 2)
+        return self(x, y), in_x * Outer.bend(x)[0], self.grad_y(x, y)
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
-        at = self.side.at(x, y)
+        hessian, cross = self.hessian(x, y), self.cross(x, y)
 
         def pull(v: np.ndarray, wrt: str) -> Any:
-            change = self.side.bent(at, v.T[:, self.side.by])
-            in_y = None if wrt == "x" else self.side.by_offset(change) + _strength(x) * v
-            if wrt == "y":
-                return in_y
-            in_x = np.append(self.side.by_weight(change), _strengthening(x) * np.vdot(y, v))
-            in_x *= bend(x)[0]
-            return in_x if wrt == "x" else (in_x, in_y)
+            in_x = Outer.bend(x)[0] * np.tensordot(cross, v, 2)
+            in_y = np.einsum("hcd,hd->hc", hessian, v)
+            return {"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt]
 
         return pull
 
     def cross(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Changes of grad_y g, one for each weight and one for the share of the angle."""
-        by_weight = self.side.bent(self.side.at(x, y), self.side.rows.voices)
+        by_weight = self.side.bent(self.side.at(x, y), self.side.rows.logs)
         return np.concatenate([self.side.by_offset(by_weight), _strengthening(x) * y[None]])
 
     def hessian_blocks(self, y: np.ndarray) -> tuple[int, int, float]:
@@ -223,7 +210,7 @@ class Inner:
         return *y.shape, 1.0
 
     def hessian(self, x: np.ndarray, y: np.ndarray, convex: bool = False) -> np.ndarray:
-        """The blocks; without what noise takes from them, they are never indefinite."""
+        """The blocks; `convex` leaves out what makes them indefinite, the part of the noise."""
         at, share = self.side.at(x, y), self.side.share
         found = np.zeros((2, y.shape[1], y.shape[1]))
         cut = self.side.cut
@@ -237,7 +224,7 @@ class Inner:
 class Outer:
     """f."""
 
-    def __init__(self, rows: Rows):
+    def __init__(self, rows: Stacked):
         self.side = _Side(rows, own=False)
         self.prior = 1 / rows.weight.sum()
 
@@ -247,11 +234,11 @@ class Outer:
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """f, grad_x f and grad_y f."""
         value, in_shares, in_y = self.by_shares(x, y)
-        return value, bend(x)[0] * in_shares, in_y
+        return value, Outer.bend(x)[0] * in_shares, in_y
 
     def by_shares(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """f and its slopes in weights and the share of the angle, and grad_y f."""
-        _, slopes = self.side.value_and_slopes(x, y)
+        slopes = self.side.slopes(x, y)
         in_shares = np.append(self.side.by_weight(slopes) + self.prior, 0.0)
         return self(x, y), in_shares, self.side.by_offset(slopes)
 
@@ -259,16 +246,16 @@ class Outer:
         """Second derivatives of the loss as weights change, and offsets with them, as `along`
         says: (numbers, 2, classes)."""
         change = np.swapaxes(along, 1, 2)[..., self.side.by]
-        change[:-1] += self.side.rows.voices
+        change[:-1] += self.side.rows.logs
         bent = self.side.bent(self.side.at(x, y), change)
         return bent.reshape(len(change), -1) @ change.reshape(len(change), -1).T
 
-
-def bend(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First and second derivatives of weights in their roots, and of sin^2 in the angle."""
-    twice = 2 * x[-1]
-    first = np.append(2 * x[:-1], np.sin(twice))
-    return first, np.append(np.full(len(x) - 1, 2.0), 2 * np.cos(twice))
+    @staticmethod
+    def bend(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and second derivatives of weights in their roots, and of sin^2 in the angle."""
+        twice = 2 * x[-1]
+        first = np.append(2 * x[:-1], np.sin(twice))
+        return first, np.append(np.full(len(x) - 1, 2.0), 2 * np.cos(twice))
 
 
 def _strength(x: np.ndarray) -> float:

@@ -1,18 +1,28 @@
-"""Features standardised and turned so that a linear model on them is quick to solve for.
+"""The columns that linear models learn from.
 
-Standardised features are turned into their principal axes and divided by sqrt(variance + floor). A
-loss that bends by a tenth per unit of variance, and a ridge of a tenth of the floor, together bend
-alike along all of these, so that conjugate gradients need few steps. Axes along which no row
-differs are left out. A ridge on coefficients of the standardised features stays exactly that: in
-the new coordinates it falls on each with its own share.
+Sparse columns stay as they are: divided by one number for all of them, and never centred. A model
+of some rows has only those that occur there. Dense features are standardised and turned into their
+principal axes and divided by sqrt(variance + floor). A loss with a second derivative of a tenth per
+unit of variance, and a ridge of a tenth of the floor, are then alike along all of these, so that
+conjugate gradients need few steps. Axes along which no row differs are left out. A ridge on
+coefficients of the standardised features stays exactly that: in the new coordinates each has its
+own share of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from untuned.estimators.cleaning import labelled_rows
+from untuned.estimators.cleaning.cross_fit import Task
+
+ALIKE = 1e-3  # a size that differs from one by less is one
+WORTH = 0.9  # of the columns: with more of them, those that do not occur are no burden
 
 PER_RIDGE = 10.0  # of floor
 MOST_AXES = 2048  # above, they cost more than they save; features are only standardised
@@ -83,3 +93,38 @@ def _axes(
     differ = along > ROUNDING
     along = along[differ]
     return along, every.T @ turned[:, differ] / np.sqrt(along)
+
+
+def prepared(task: Task, ridge: float) -> tuple[Whitening, Any]:
+    """How features are changed, and the changed ones; `ridge` is the one to expect."""
+    X = task.X
+    if issparse(X):
+        squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        # Rows that are there again have no weight.
+        size = np.sqrt(max(squares[task.weight > 0].mean(), np.finfo(np.float32).tiny))
+        columns = X.shape[1]
+        if abs(size - 1) < ALIKE:  # as of rows of length one, like those of TF-IDF: no copy
+            size = 1.0
+        white = Whitening(np.zeros(columns), np.full(columns, 1 / size), np.ones(columns))
+        if size == 1:
+            return white, X
+        # The same places for other numbers: X * factor would copy both.
+        return white, csr_matrix((X.data / np.float32(size), X.indices, X.indptr), shape=X.shape)
+    rows = labelled_rows.BLOCK_ROWS
+    white = fit(lambda start: X[start : start + rows], task.weight, ridge)
+    starts = range(0, len(X), rows)
+    parts = [white.apply(X[start : start + rows]).astype(np.float32) for start in starts]
+    return white, np.concatenate(parts)
+
+
+def occurring(features: csr_matrix) -> tuple[np.ndarray, csr_matrix]:
+    """Columns that are not zero in all of these rows, and the rows without the others; if rows are
+    many and the others few, all columns and no copy. Frequent ones first: the cache holds these."""
+    counts = np.bincount(features.indices, minlength=features.shape[1])
+    order = np.argsort(-counts, kind="stable")
+    columns = order[: np.count_nonzero(counts)]
+    if labelled_rows.scarce(features) and len(columns) > WORTH * len(counts):
+        return np.arange(len(counts)), features
+    place = np.argsort(order).astype(features.indices.dtype)
+    parts = features.data, place[features.indices], features.indptr
+    return columns, csr_matrix(parts, shape=(features.shape[0], len(columns)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from untuned.estimators.cleaning import whitening
+from untuned.estimators.cleaning import columns as prepared
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(40, 7), (20, 50)])
@@ -12,7 +12,7 @@ def test_features_do_not_vary_together_and_a_ridge_stays_what_it_is(rows, column
     X = rng.normal(size=(rows, columns)) @ rng.normal(size=(columns, columns)) + 3
     X[:, 2] = 5.0  # says nothing
     weight = rng.uniform(0.5, 2, rows)
-    white = whitening.fit(lambda start: X[start : start + 16], weight, ridge=0.03)
+    white = prepared.fit(lambda start: X[start : start + 16], weight, ridge=0.03)
     new, share = white.apply(X), weight / weight.sum()
     assert new.shape == (rows, min(rows, columns) - 1)  # the mean, or the column, takes one
     assert share @ new == pytest.approx(0, abs=1e-9)
