@@ -9,10 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from untuned.commands import sources
-from untuned.commands.job import Job, Ready, make_ready
-from untuned.tables import group_files, labels, row_files, texts
+from untuned.commands.job import Job, Ready, about_labels, make_ready
+from untuned.tables import files, group_files, labels, row_files, texts
 from untuned.tables.columns import Column, Feature, Takes
-from untuned.tables.files import Table
 from untuned.tables.labels import Task
 from untuned.util import progress
 
@@ -111,10 +110,10 @@ def _ready(job: Job, asked: Asked) -> Ready:
 
     with progress.busy(f"Reading {job.train}"):
         X, values = row_files.matrix(job.train, job.label)
-        table = Table(job.train, "csv", pandas.DataFrame({job.label: values}))
+        table = files.made(job.train, pandas.DataFrame({job.label: values}))
         given = labels.read(table, job.label, asked.task)
     note = f"{X.shape[1]:,} features of each row come from {job.train}."
-    return Ready(table, given, [], None, None, X[given.rows], [note])
+    return Ready(table, given, [], None, None, X[given.rows], [*about_labels(table, given), note])
 
 
 def _seen(ready: Ready) -> list[Feature]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from untuned.tables import columns, files, labels, pixels, texts
 from untuned.tables.columns import Column, Feature, features
 from untuned.tables.files import Table
 from untuned.tables.labels import Labels, Task
+from untuned.tables.records import Selection
 from untuned.util import progress
 from untuned.util.wording import brief, is_unicode
 
@@ -82,8 +84,13 @@ class Ready(NamedTuple):
         return features(self.preparation)
 
     def rows(self, picked: Any) -> Any:
-        """The rows of the user's table, untouched, for positions in X."""
+        """The rows of the user's table for positions in X, as pandas understands them."""
         return self.table.frame.iloc[self.labels.rows[picked]]
+
+    def records(self, picked: Any, front: Any = None) -> Selection:
+        """The user's own records for positions in X, with columns of ours in front."""
+        ours = None if front is None else marked(front, self.table.frame.columns)
+        return Selection(self.table.records, self.labels.rows[picked], ours)
 
 
 def make_ready(
@@ -93,7 +100,7 @@ def make_ready(
     with progress.busy(f"Reading {path}"):
         table = files.read(path)
         given = labels.read(table, label, task)
-        used = table.frame.drop(columns=label).iloc[given.rows]
+        used = columns.of_rows(table, given.rows).drop(columns=label)
         if not len(used.columns):
             raise ValueError(
                 f"{path} has no column besides the label {brief(label)}; expected columns to "
@@ -115,7 +122,7 @@ def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[Any, Label
             given = labels.read(table, label, "numbers")
         else:
             given = labels.read_trusted(table, label, np.unique(ready.y), ready.table)
-        frame = table.frame.iloc[given.rows]
+        frame = columns.of_rows(table, given.rows)
         for column in ready.columns:
             if column.kind != "left out":
                 _check_as_in_train(frame, column, path, ready.table.path)
@@ -171,11 +178,7 @@ def _notes(
     takes: columns.Takes,
 ) -> list[str]:  # fmt: skip
     """What was done with rows and columns, in sentences."""
-    notes = []
-    without = len(table.frame) - len(given.rows)
-    if without:
-        many = "s without a label are" if without > 1 else " without a label is"
-        notes.append(f"{without:,} row{many} left out.")
+    notes = about_labels(table, given)
     if images:
         notes.append(f"Rows are read as images of {images.side} x {images.side} pixels.")
     for kind, done in (
@@ -207,6 +210,14 @@ def _notes(
     return notes + _numbers_as_categories(found)
 
 
+def about_labels(table: Table, given: Labels) -> list[str]:
+    """Sentences on rows without a label, and on labels that may stand for none."""
+    without = len(table.frame) - len(given.rows)
+    many = "s without a label are" if without > 1 else " without a label is"
+    left_out = f"{without:,} row{many} left out of the model." if without else ""
+    return list(filter(None, [given.note, left_out]))
+
+
 def _numbers_as_categories(found: list[Column]) -> list[str]:
     """Sentences on columns of categories that are numbers to people."""
     advice: dict[str, list[str]] = {}
@@ -230,15 +241,12 @@ def _list(names: list[str], most: int = 4) -> str:
     return f"{shown[0]}, {shown[1]} and {len(shown) - 2:,} more up to {shown[-1]}"
 
 
-def in_front(ours: Any, theirs: Any) -> Any:
-    """Our columns before the user's, marked by as many underscores as it takes to be unique."""
-    import pandas
-
-    mark = "_"
-    while any(mark + str(name) in theirs.columns for name in ours.columns):
+def marked(ours: Any, theirs: Iterable[str]) -> Any:
+    """Our columns, marked by as many underscores as it takes for names that the user's lack."""
+    mark, names = "_", set(theirs)
+    while any(mark + str(name) in names for name in ours.columns):
         mark += "_"
-    parts = [ours.add_prefix(mark), theirs]
-    return pandas.concat([part.reset_index(drop=True) for part in parts], axis=1)
+    return ours.add_prefix(mark)
 
 
 def command_line() -> str:

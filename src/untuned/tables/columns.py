@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from untuned.tables import pixels, texts
+from untuned.tables.files import Table
 from untuned.util.limits import LARGEST
 from untuned.util.wording import brief
 
@@ -29,8 +30,8 @@ MOST_DISTINCT = 0.5
 # Numbers with so many zeros take less memory as value and place, and are worth it if they are many.
 MOSTLY_ZERO = 0.9
 FEW_NUMBERS = 2**20
+UNSURE = 2**53  # from here on a float does not tell neighbouring whole numbers apart
 
-NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 # Such as -1.234,5, as much of Europe writes it.
 WITH_COMMA = r"[-+]?\d+([. ]\d{3})*,\d+"
 # Such as $1,234.50, 12.5%, 80 kg or (EUR 1'000): signs of money, units of up to three letters.
@@ -65,6 +66,33 @@ class Feature(NamedTuple):
 
     name: str
     column: str
+
+
+def of_rows(table: Table, rows: np.ndarray) -> pandas.DataFrame:
+    """Some rows, with the types that pandas would have found had these alone been in the file.
+
+    A footer or a row of units makes text of a column of numbers, and a missing cell makes floats of
+    whole numbers.
+    """
+    import pandas
+
+    used = table.frame.iloc[rows]
+    if table.format != "csv" or len(used) == len(table.frame):
+        return used
+    found = {}
+    for name in used.columns:
+        values = used[name]
+        if values.isna().all():
+            continue
+        if values.map(lambda value: isinstance(value, str) or value != value).all():
+            numbers = pandas.to_numeric(values, errors="coerce")
+            if (numbers.notna() == values.notna()).all():
+                found[name] = numbers
+        elif values.dtype.kind == "f":
+            are_whole = (values == values.round()) & (values.abs() < UNSURE)
+            if are_whole.all():
+                found[name] = values.astype(np.int64)
+    return used.assign(**found)
 
 
 def understand(frame: pandas.DataFrame, path: Path, takes: Takes = DENSE) -> list[Column]:
@@ -223,14 +251,18 @@ def _are_dates(there: pandas.Series) -> bool:
 
 def _numbers_as_text(there: pandas.Series) -> str:
     """Why nearly all of a column of texts are numbers to people, and what to do; else nothing."""
-    cells = there.astype(str).str.strip()
-    sample = cells.iloc[:200]
+    import pandas
+
+    sample = there.iloc[:200].astype(str).str.strip()
 
     def mostly(pattern: str) -> bool:
         return bool(sample.str.fullmatch(pattern).mean() > 0.9)
 
-    if mostly(NUMBER):
-        strange = cells[~cells.str.fullmatch(NUMBER)]
+    numbers = pandas.to_numeric(there, errors="coerce")
+    if numbers.iloc[:200].notna().mean() > 0.9:
+        strange = there[numbers.isna()]
+        if strange.empty:
+            return "numbers that the file holds as text; save them as numbers"
         return f"numbers but for cells such as {brief(strange.iloc[0], 20)}; leave such cells empty"
     if mostly(WITH_COMMA):
         return "numbers with a decimal comma; save them with a point"
