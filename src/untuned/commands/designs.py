@@ -10,7 +10,7 @@ from scipy import sparse
 
 from untuned.commands import sources
 from untuned.commands.job import Job, Ready, about_labels, make_ready
-from untuned.tables import files, group_files, labels, row_files, texts
+from untuned.tables import group_files, labels, row_files, texts
 from untuned.tables.columns import Column, Feature, Takes
 from untuned.tables.labels import Task
 from untuned.util import progress
@@ -106,12 +106,10 @@ def _ready(job: Job, asked: Asked) -> Ready:
         return sources.with_features(job.train, job.label, asked.task, asked.features)
     if job.train.suffix not in MATRICES:
         return make_ready(job.train, job.label, asked.task, TAKES)
-    import pandas
-
     with progress.busy(f"Reading {job.train}"):
-        X, values = row_files.matrix(job.train, job.label)
-        table = files.made(job.train, pandas.DataFrame({job.label: values}))
-        given = labels.read(table, job.label, asked.task)
+        X, table, column = row_files.matrix(job.train, job.label)
+        given = labels.read(table, column, asked.task)
+    table = table._replace(path=job.train, format="csv")
     note = f"{X.shape[1]:,} features of each row come from {job.train}."
     return Ready(table, given, [], None, None, X[given.rows], [*about_labels(table, given), note])
 

@@ -127,9 +127,14 @@ def read_own(
         raise ValueError(f"{brief(name)} is not the name of a file in {folder}; {EXPECTED}")
     if not path.is_file():
         raise ValueError(f"{path} is missing; {EXPECTED}")
-    with damage.told(lambda error: f"{path} cannot be read ({reason(error, 80)}); {EXPECTED}"):
+
+    def sentence(error: Exception) -> str:
+        return f"{path} cannot be read ({reason(error, 80)}); {EXPECTED}"
+
+    with damage.told(sentence, own=str(path)):
         if path.suffix == ".parquet":
-            return pandas.read_parquet(path)
+            return _read_parquet(path).frame
+        memory.check(path, path.stat().st_size)
         separator = _separator_of_own(path)
         if as_text:
             return pandas.read_csv(path, sep=separator, **AS_WRITTEN)
