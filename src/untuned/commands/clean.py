@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned.commands import evidence, record, saved_model, sources, verdicts
-from untuned.commands.job import Job, Ready
+from untuned.commands.job import Job, Ready, say
 from untuned.commands.sources import Asked
 from untuned.commands.verdicts import Verdicts
 from untuned.report.clean_page import share_of_wrong
@@ -34,6 +34,8 @@ def clean(job: Job, asked: Asked = PLAIN) -> str:
     """Find the labels that look wrong, write the folder, and give the summary."""
     job.check()
     asked.check(job.train)
+    if asked.task == "numbers" and job.max_seconds is not None:
+        say("models of numbers are fitted to their end, so --max-seconds may not be kept.")
     with folder.written_whole(job.out, job.overwrite, asked.inputs(job)) as target:
         done = fit(job, job.train, asked)
         write(target, job, done, asked)
