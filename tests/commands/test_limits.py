@@ -25,7 +25,7 @@ def test_models_get_what_reading_and_writing_leave(capsys):
 def test_a_limit_that_cannot_be_kept_is_said_before_the_models_start(capsys):
     assert job(2, 4).estimator_options()["max_seconds"] == LEAST_SECONDS
     said = capsys.readouterr().err
-    assert "took 4.0 s and writing takes about 2.0 s" in said
+    assert "took 4.0 s and writing takes about 3.0 s" in said
     assert "--max-seconds 2;" in said
     assert said.count("\n") == 1
 

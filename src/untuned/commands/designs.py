@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from untuned.commands import sources
-from untuned.commands.job import Job, Ready, about_labels, make_ready
+from untuned.commands import notes, sources
+from untuned.commands.job import Job, Ready, make_ready
 from untuned.tables import group_files, labels, row_files, texts
 from untuned.tables.columns import Column, Feature, Takes
 from untuned.tables.labels import Task
@@ -110,8 +110,9 @@ def _ready(job: Job, asked: Asked) -> Ready:
         X, table, column = row_files.matrix(job.train, job.label)
         given = labels.read(table, column, asked.task)
     table = table._replace(path=job.train, format="csv")
-    note = f"{X.shape[1]:,} features of each row come from {job.train}."
-    return Ready(table, given, [], None, None, X[given.rows], [*about_labels(table, given), note])
+    said = f"{X.shape[1]:,} features of each row come from {job.train}."
+    about = [*notes.about_rows(table, given), said]
+    return Ready(table, given, [], None, None, X[given.rows], about)
 
 
 def _seen(ready: Ready) -> list[Feature]:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned import solvers
+from untuned.commands import notes
 from untuned.run import check_settings
-from untuned.tables import columns, files, labels, pixels, texts
+from untuned.tables import columns, files, labels, pixels
 from untuned.tables.columns import Column, Feature, features
 from untuned.tables.files import Table
 from untuned.tables.labels import Labels, Task
@@ -24,8 +25,8 @@ from untuned.util.wording import brief, is_unicode
 
 FARTHEST = 1e9  # of a trusted row's value, in spreads of the training rows
 # Writing took .42 to .47 times as long as imports, reading and preparing of 5,000 x 50, on clean,
-# regularize and coreset.
-WRITING = 0.5
+# regularize and coreset, and more on a busy machine.
+WRITING = 0.75
 LEAST_SECONDS = 0.1  # for the models, whatever the limit
 WIDE, OF_A_COLUMN = 20_000, 0.0009  # columns from which it takes long, and seconds for each
 
@@ -129,7 +130,7 @@ def make_ready(
         wide = len(table.frame.columns)
         if wide >= WIDE:
             say(f"{path} has {wide:,} columns, which take about {wide * OF_A_COLUMN:.0f} s.")
-        used = columns.of_rows(table, given.rows).drop(columns=label)
+        used = files.of_rows(table, given.rows).drop(columns=label)
         if not len(used.columns):
             raise ValueError(
                 f"{path} has no column besides the label {brief(label)}; expected columns to "
@@ -138,9 +139,8 @@ def make_ready(
         found = columns.understand(used, path, takes)
         preparation, X = columns.prepared(used, found, takes)
         images = pixels.find(used)
-    return Ready(
-        table, given, found, images, preparation, X, _notes(table, given, found, images, takes)
-    )
+    said = notes.of_table(table, given, found, images, takes)
+    return Ready(table, given, found, images, preparation, X, said)
 
 
 def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[Any, Labels]:
@@ -151,7 +151,7 @@ def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[Any, Label
             given = labels.read(table, label, "numbers")
         else:
             given = labels.read_trusted(table, label, np.unique(ready.y), ready.table)
-        frame = columns.of_rows(table, given.rows)
+        frame = files.of_rows(table, given.rows)
         for column in ready.columns:
             if column.kind != "left out":
                 _check_as_in_train(frame, column, path, ready.table.path)
@@ -200,98 +200,6 @@ def _check_range(X: Any, frame: Any, path: Path, ready: Ready) -> None:
             f"{frame.index[row]} (counted from 0), more than {FARTHEST:g} times its spread in "
             f"{ready.table.path}; expected the same units in both."
         )
-
-
-def _notes(
-    table: Table, given: Labels, found: list[Column], images: pixels.Images | None,
-    takes: columns.Takes,
-) -> list[str]:  # fmt: skip
-    """What was done with rows and columns, in sentences."""
-    notes = [*about_labels(table, given), *_formulas(table)]
-    if images:
-        notes.append(f"Rows are read as images of {images.side} x {images.side} pixels.")
-    for kind, done in (
-        ("numbers", "standardised"),
-        ("mostly zero", "scaled, and kept as value and place"),
-        ("pixels", "scaled to 0 to 1"),
-        ("categories", "turned into columns of 0 and 1"),
-        ("text", f"read as {texts.in_words(takes.text)}"),
-    ):
-        names = [column.name for column in found if column.kind == kind]
-        if names:
-            notes.append(f"{_counted(names, kind)}: {done}.")
-    for filled, kinds in (
-        ("set to the median", ("numbers", "pixels")),
-        ("a category of their own", ("categories",)),
-        ("read as empty texts", ("text",)),
-    ):
-        holes = [column for column in found if column.kind in kinds and column.missing]
-        if holes:
-            count, names = sum(column.missing for column in holes), [each.name for each in holes]
-            many = "s" if count > 1 else ""
-            notes.append(f"{count:,} missing value{many} in {_list(names)}: {filled}.")
-    reasons: dict[str, list[str]] = {}
-    for column in found:
-        if column.kind == "left out":
-            reason = column.note.partition(":")[0].partition(";")[0]
-            reasons.setdefault(reason, []).append(column.name)
-    notes += [f"Left out, {reason}: {_list(names)}." for reason, names in reasons.items()]
-    return notes + _numbers_as_categories(found)
-
-
-def about_labels(table: Table, given: Labels) -> list[str]:
-    """Sentences on rows without a label, and on labels that may stand for none."""
-    without = len(table.frame) - len(given.rows)
-    many = "s without a label are" if without > 1 else " without a label is"
-    left_out = f"{without:,} row{many} left out of the model." if without else ""
-    return list(filter(None, [given.note, left_out]))
-
-
-def _formulas(table: Table) -> list[str]:
-    """A sentence on cells or names that a spreadsheet would run."""
-    if table.format != "csv":
-        return []
-    texts = table.frame.select_dtypes(["object", "string"])
-    for name in table.frame.columns:
-        cells = [str(name), *(texts[name].dropna().unique() if name in texts else ())]
-        found = next((cell for cell in cells if isinstance(cell, str) and _is_formula(cell)), None)
-        if found is not None:
-            return [
-                f"Cells such as {brief(found, 40)} in {brief(name, 40)} stay as they are, and a "
-                "spreadsheet would run them as formulas; import the CSV files as text."
-            ]
-    return []
-
-
-def _is_formula(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return cell.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return False
-
-
-def _numbers_as_categories(found: list[Column]) -> list[str]:
-    """Sentences on columns of categories that are numbers to people."""
-    advice: dict[str, list[str]] = {}
-    for column in found:
-        if column.kind == "categories" and "; " in column.note:
-            advice.setdefault(column.note.partition("; ")[2], []).append(column.name)
-    return [
-        f"Read as categories, though they are {why}: {_list(names)}; {todo}."
-        for (why, _, todo), names in ((note.partition("; "), advice[note]) for note in advice)
-    ]
-
-
-def _counted(names: list[str], kind: str) -> str:
-    return f"{len(names):,} column{'s' if len(names) > 1 else ''} of {kind} ({_list(names)})"
-
-
-def _list(names: list[str], most: int = 4) -> str:
-    shown = [brief(name, 40) for name in names]
-    if len(shown) <= most:
-        return ", ".join(shown)
-    return f"{shown[0]}, {shown[1]} and {len(shown) - 2:,} more up to {shown[-1]}"
 
 
 def marked(ours: Any, theirs: Iterable[str]) -> Any:

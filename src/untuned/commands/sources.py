@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.commands.job import Job, Ready, about_labels, make_ready, make_trusted_ready
+from untuned.commands import notes
+from untuned.commands.job import Job, Ready, make_ready, make_trusted_ready
 from untuned.tables import files, images, labels, patches, row_files, texts
 from untuned.tables.columns import Column, Takes
 from untuned.tables.files import Table
@@ -109,7 +110,7 @@ def _of_images(job: Job, folder: Path, features: Path | None) -> Ready:
 def _ready(table: Table, label: str, given: Labels, X: Any, note: str) -> Ready:
     others = [name for name in table.frame.columns if name != label]
     shown = [Column(str(name), "left out", "shown, not learned from", 0) for name in others]
-    return Ready(table, given, shown, None, None, X, [*about_labels(table, given), note])
+    return Ready(table, given, shown, None, None, X, [*notes.about_rows(table, given), note])
 
 
 def _damaged(names: list[str]) -> str:

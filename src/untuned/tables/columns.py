@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from untuned.tables import pixels, texts
-from untuned.tables.files import Table
 from untuned.util.limits import LARGEST
 from untuned.util.wording import brief
 
@@ -30,7 +29,6 @@ MOST_DISTINCT = 0.5
 # Numbers with so many zeros take less memory as value and place, and are worth it if they are many.
 MOSTLY_ZERO = 0.9
 FEW_NUMBERS = 2**20
-UNSURE = 2**53  # from here on a float does not tell neighbouring whole numbers apart
 
 # Such as -1.234,5, as much of Europe writes it.
 WITH_COMMA = r"[-+]?\d+([. ]\d{3})*,\d+"
@@ -66,33 +64,6 @@ class Feature(NamedTuple):
 
     name: str
     column: str
-
-
-def of_rows(table: Table, rows: np.ndarray) -> pandas.DataFrame:
-    """Some rows, with the types that pandas would have found had these alone been in the file.
-
-    A footer or a row of units makes text of a column of numbers, and a missing cell makes floats of
-    whole numbers.
-    """
-    import pandas
-
-    used = table.frame.iloc[rows]
-    if table.format != "csv" or len(used) == len(table.frame):
-        return used
-    found = {}
-    for name in used.columns:
-        values = used[name]
-        if values.isna().all():
-            continue
-        if values.map(lambda value: isinstance(value, str) or value != value).all():
-            numbers = pandas.to_numeric(values, errors="coerce")
-            if (numbers.notna() == values.notna()).all():
-                found[name] = numbers
-        elif values.dtype.kind == "f":
-            are_whole = (values == values.round()) & (values.abs() < UNSURE)
-            if are_whole.all():
-                found[name] = values.astype(np.int64)
-    return used.assign(**found)
 
 
 def understand(frame: pandas.DataFrame, path: Path, takes: Takes = DENSE) -> list[Column]:

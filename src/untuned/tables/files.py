@@ -42,6 +42,8 @@ OTHERS = {
 SAMPLE_BYTES = 2**20
 LONGEST_LINE = 2**26  # bytes: names of some million columns
 
+UNSURE = 2**53  # from here on a float does not tell neighbouring whole numbers apart
+
 EXPECTED = "expected the folder as untuned wrote it."
 
 Format = Literal["csv", "parquet"]
@@ -89,6 +91,33 @@ def check_regular(path: Path) -> None:
         raise ValueError(f"{path} is a folder; expected a file.")
     if not path.is_file():
         raise ValueError(f"{path} is a pipe or a device; expected a file, so save it first.")
+
+
+def of_rows(table: Table, rows: np.ndarray) -> pandas.DataFrame:
+    """Some rows, with the types that pandas would have found had these alone been in the file.
+
+    A footer or a row of units makes text of a column of numbers, and a missing cell makes floats of
+    whole numbers.
+    """
+    import pandas
+
+    used = table.frame.iloc[rows]
+    if table.format != "csv" or len(used) == len(table.frame):
+        return used
+    found = {}
+    for name in used.columns:
+        values = used[name]
+        if values.isna().all():
+            continue
+        if values.map(lambda value: isinstance(value, str) or value != value).all():
+            numbers = pandas.to_numeric(values, errors="coerce")
+            if (numbers.notna() == values.notna()).all():
+                found[name] = numbers
+        elif values.dtype.kind == "f":
+            are_whole = (values == values.round()) & (values.abs() < UNSURE)
+            if are_whole.all():
+                found[name] = values.astype(np.int64)
+    return used.assign(**found)
 
 
 def made(path: Path, frame: pandas.DataFrame) -> Table:

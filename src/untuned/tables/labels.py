@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from untuned.tables.columns import UNSURE
-from untuned.tables.files import Table
+from untuned.tables.files import UNSURE, Table
 from untuned.tables.records import Corrections
 from untuned.util.limits import LARGEST
 from untuned.util.wording import brief, unknown
