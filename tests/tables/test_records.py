@@ -52,7 +52,7 @@ def csv_files(draw):
     """What stands before the header, the header, records, and their labels as they are written."""
     separator = draw(st.sampled_from(",;\t|"))
     end = draw(st.sampled_from(["\n", "\r\n"]))
-    width, rows = draw(st.integers(0, 3)), draw(st.integers(7, 12))
+    width, rows = draw(st.integers(0, 3)), draw(st.integers(8, 12))
     separator = separator if width else ","  # what a file of one column is taken to have
     place = draw(st.integers(0, width))
     classes = draw(st.lists(st.sampled_from(CLASSES), min_size=2, max_size=3, unique=True))
@@ -60,12 +60,13 @@ def csv_files(draw):
     names = [f"c{number}" for number in range(width)]
     names[place:place] = [draw(st.sampled_from(["y", '"y"']))]
     quoted = st.booleans()
+    blank = draw(st.integers(2 * len(classes), rows - 1))  # beside which NA and None are classes
     records, told = [], []
     for row in range(rows):
         # Two rows of each class at least; the others may have blanks for a label.
         label = (
             ""
-            if row == rows - 1
+            if row == blank
             else (
                 classes[row % len(classes)]
                 if row < 2 * len(classes)
@@ -74,11 +75,10 @@ def csv_files(draw):
         )
         cells = [raw(draw(CELLS), separator, draw(quoted)) for _ in range(width)]
         cells[place:place] = [raw(label, separator, draw(quoted))]
-        if not any(cell.strip(" \t") for cell in cells):
-            cells[-1] = '""'  # a line without a letter is no record
         if place < width and not draw(st.integers(0, 5)):
             cells = cells[: max(place + 1, draw(st.integers(1, width)))]  # a short line
-            cells[-1] = cells[-1] or '""'
+        if not any(cell.strip(" \t") for cell in cells):
+            cells[-1] = '""'  # a line without a letter is no record
         blank_line = end if not draw(st.integers(0, 9)) else ""
         records.append(separator.join(cells) + end + blank_line)
         told.append((label.strip(), cells[place]))
