@@ -10,6 +10,7 @@ from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
 from untuned.tables import images, patches, thumbnails
+from untuned.util import memory
 
 
 def picture(kind, seed, size=(32, 32)):
@@ -161,6 +162,27 @@ def test_an_image_that_claims_to_be_huge_is_left_out(folder, tmp_path, monkeypat
     found = images.read(root, "class")
     assert len(found.damaged) == 28
     assert found.damaged[0] == "across/00.jpg (too large)"
+    # Also where memory is short, of pixels or of bytes.
+    monkeypatch.setattr(images, "MOST_PIXELS", 2**27)
+    monkeypatch.setattr(memory, "available", lambda: images.MOST_BYTES * 2_000)
+    assert images.read(root, "class").damaged == found.damaged
+    (root / "across" / "00.jpg").write_bytes(bytes(images.MOST_BYTES * 1_001))
+    assert images.read(root, "class").damaged == found.damaged
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "nowhere"])
+def test_an_image_that_is_no_file_is_left_out_unread(folder, tmp_path, kind):
+    """A pipe waits for ever, and a device never ends."""
+    root = spoilt(folder, tmp_path)
+    place = root / "across" / "00.jpg"
+    place.unlink()
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/zero" if kind == "device" else "nothing")
+    found = images.read(root, "class")
+    assert found.damaged == ["across/00.jpg (a pipe, a device or a broken link)"]
+    assert len(found.frame) == 79
 
 
 @pytest.mark.parametrize(

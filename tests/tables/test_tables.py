@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from untuned.commands.job import make_ready
+from untuned.commands.job import make_ready, make_trusted_ready
 from untuned.tables import columns, files, labels, pixels
+from untuned.tables.records import Selection
 from untuned.util import memory
 
 
@@ -264,7 +265,7 @@ def test_limits_of_a_container_count(tmp_path):
 
 
 def as_table(values, tmp_path):
-    return files.Table(tmp_path / "t.csv", "csv", pd.DataFrame({"y": values}))
+    return files.made(tmp_path / "t.csv", pd.DataFrame({"y": values}))
 
 
 def test_labels_are_classes_or_numbers(tmp_path):
@@ -309,36 +310,47 @@ def test_labels_that_cannot_be_learned_are_refused(values, task, words, tmp_path
         labels.read(as_table(values, tmp_path), "y", task)
 
 
+def corrected(table, given, row, value, folder):
+    """The label column of the file that is written with another label in one row."""
+    dtype = object if isinstance(value, str) else None
+    new = labels.corrections(table, "y", given, np.array([row]), np.array([value], dtype))
+    name = files.write(
+        Selection(table.records, np.arange(len(table.frame)), corrections=new),
+        folder, "out", table.format,
+    )  # fmt: skip
+    return files.read(folder / name)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize(
-    ("column", "task", "values", "expected"),
+    ("column", "task", "value", "expected"),
     [
-        (pd.Series([True, False] * 2), "classes", ["False"], [False, False, True, False]),
-        (pd.Series(pd.Categorical(["a", "b"] * 2)), "classes", ["b"], ["b", "b", "a", "b"]),
-        (pd.Series([1, 2, 1, 2]), "classes", [2], [2, 2, 1, 2]),
-        (pd.Series([1, 2, 3, 4]), "numbers", [7.0], [7, 2, 3, 4]),
-        (pd.Series([1, 2, 3, 4]), "numbers", [0.1], [0.1, 2, 3, 4]),
-        (pd.Series([1, 2, 3, 4], dtype="float32"), "numbers", [0.1], [0.1, 2, 3, 4]),
-        (pd.Series([1, 2, 3, 4], dtype="int8"), "numbers", [300.0], [300, 2, 3, 4]),
+        (pd.Series([True, False] * 2), "classes", "False", [False, False, True, False]),
+        (pd.Series(pd.Categorical(["a", "b"] * 2)), "classes", "b", ["b", "b", "a", "b"]),
+        (pd.Series([1, 2, 1, 2]), "classes", 2, [2, 2, 1, 2]),
+        (pd.Series([1, 2, 3, 4]), "numbers", 7.0, [7, 2, 3, 4]),
+        (pd.Series([1, 2, 3, 4]), "numbers", 0.1, [0.1, 2, 3, 4]),
+        (pd.Series([1, 2, 3, 4], dtype="float32"), "numbers", 0.25, [0.25, 2, 3, 4]),
+        (pd.Series([1, 2, 3, 4], dtype="int8"), "numbers", 300.0, [300, 2, 3, 4]),
     ],
 )
-def test_labels_are_corrected_in_the_type_they_have(column, task, values, expected, tmp_path):
-    given = labels.read(as_table(column, tmp_path), "y", task)
-    dtype = object if isinstance(values[0], str) else None
-    found = labels.corrected(column, given, np.array([0]), np.array(values, dtype))
+def test_labels_are_corrected_in_the_type_they_have(kind, column, task, value, expected, tmp_path):
+    table = files.read(written(pd.DataFrame({"y": column}), tmp_path, kind))
+    found = corrected(table, labels.read(table, "y", task), 0, value, tmp_path).frame["y"]
     assert found.tolist() == expected
-    assert column.tolist() != expected  # as it was
-    if task == "classes" or expected[0] == 7:
-        assert found.dtype == column.dtype
+    if value not in (0.1, 300.0):  # of which integers of so few bits hold none
+        assert found.dtype == table.frame["y"].dtype
 
 
 def test_blanks_around_labels_are_not_seen(tmp_path):
-    column = pd.Series(["a ", "a", " b", "b", "  ", "a"])
-    given = labels.read(as_table(column, tmp_path), "y", None)
+    column = ["a ", "a", " b", "b", "  ", "a"]
+    table = as_table(column, tmp_path)
+    given = labels.read(table, "y", None)
     assert given.values.tolist() == ["a", "a", "b", "b", "a"]
     assert given.rows.tolist() == [0, 1, 2, 3, 5]
     # No other row gets the blanks.
-    corrected = labels.corrected(column, given, np.array([3]), np.array(["a"], object))
-    assert corrected.tolist() == ["a ", "a", " b", "a", "  ", "a"]
+    found = corrected(table, given, 3, "a", tmp_path)
+    assert found.frame["y"].tolist() == ["a ", "a", " b", "a", "  ", "a"]
 
 
 @pytest.mark.parametrize("name", ["chrun", "CHURN", "churn"])
@@ -392,6 +404,47 @@ def test_numbers_written_as_text_are_named(cell, note, tmp_path):
     assert about["a"].note.startswith(note)
     assert about["often"].kind == "categories"
     assert note.startswith("text") or f"0 and 1; {note}" in about["often"].note
+
+
+@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize(
+    "strange", ["Source: census office", "kg", "7\u00a0", "\u0663", "1,234", "inf", "", "TRUE"]
+)
+def test_rows_without_a_label_change_nothing_that_is_learned(strange, place, tmp_path):
+    """A footer, a row of units: one of them made text of a column of numbers."""
+    rng = np.random.default_rng(0)
+    rows = [f"{number},{rng.normal():.3f},{'ab'[number % 2]}" for number in range(50)]
+    whole = list(rows)
+    whole.insert(place % 51, f'"{strange}","{strange}",')
+    ready, alone = (
+        make_ready(as_csv(tmp_path, name, ["id,size,y", *lines]), "y", "classes")
+        for name, lines in (("whole", whole), ("alone", rows))
+    )
+    assert ready.columns == alone.columns
+    assert [column.kind for column in ready.columns] == ["left out", "numbers"]
+    np.testing.assert_array_equal(ready.X, alone.X)
+    trusted, given = make_trusted_ready(tmp_path / "whole.csv", "y", alone)
+    np.testing.assert_array_equal(trusted, alone.X)
+    assert len(given.rows) == 50
+
+
+def as_csv(folder, name, lines):
+    (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    return folder / f"{name}.csv"
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "note"),
+    [
+        ("7\u00a0", "csv", "numbers but for cells such as '7\\xa0'"),
+        ("\u0663", "csv", "numbers but for cells such as '\u0663'"),
+        ("3", "parquet", "numbers that the file holds as text; save them as numbers"),
+    ],
+)
+def test_numbers_that_pandas_does_not_know_are_named(cell, kind, note, tmp_path):
+    frame = pd.DataFrame({"a": [*map(str, range(40)), cell], "y": [*["u", "v"] * 20, "u"]})
+    table = files.read(written(frame, tmp_path, kind))
+    assert found(table.frame, table.path)["a"].note.startswith(note)
 
 
 @pytest.mark.parametrize("number", [-np.inf, 1e300])

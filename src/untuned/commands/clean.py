@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned.commands import evidence, record, saved_model, sources, verdicts
-from untuned.commands.job import Job, Ready, in_front
+from untuned.commands.job import Job, Ready, say
 from untuned.commands.sources import Asked
 from untuned.commands.verdicts import Verdicts
 from untuned.report.clean_page import share_of_wrong
 from untuned.report.run_page import how_it_ended
 from untuned.tables import decisions, labels, patches, row_files, thumbnails
 from untuned.tables.decisions import Decisions
+from untuned.tables.records import Selection
 from untuned.util import folder
 
 PLAIN = Asked()
@@ -33,6 +34,8 @@ def clean(job: Job, asked: Asked = PLAIN) -> str:
     """Find the labels that look wrong, write the folder, and give the summary."""
     job.check()
     asked.check(job.train)
+    if asked.task == "numbers" and job.max_seconds is not None:
+        say("models of numbers are fitted to their end, so --max-seconds may not be kept.")
     with folder.written_whole(job.out, job.overwrite, asked.inputs(job)) as target:
         done = fit(job, job.train, asked)
         write(target, job, done, asked)
@@ -156,9 +159,9 @@ def _tables(done: Cleaned, label: str) -> dict[str, Any]:
         ours = ours.assign(spread=found.spread[worst])
     tables = {
         "rows": lines,
-        "suspects": in_front(ours, rows),
+        "suspects": ready.records(worst, ours),
         "evidence": evidence.of_suspects(ready, found),
-        "cleaned": _cleaned(done, label, ~is_suspect),
+        "cleaned": _cleaned(done, label),
     }
     if done.decided is not None:
         tables["decisions"] = done.decided.frame
@@ -167,17 +170,17 @@ def _tables(done: Cleaned, label: str) -> dict[str, Any]:
     return tables
 
 
-def _cleaned(done: Cleaned, label: str, kept: np.ndarray) -> Any:
+def _cleaned(done: Cleaned, label: str) -> Selection:
     """The table without its suspects, and with the labels that were corrected."""
-    frame = done.ready.rows(np.flatnonzero(kept))
-    if done.decided is None:
-        return frame
-    changed = done.decided.values != done.ready.y[done.decided.settled]
-    rows = done.ready.labels.rows[done.decided.settled[changed]]
-    corrected = labels.corrected(
-        done.ready.table.frame[label], done.ready.labels, rows, done.decided.values[changed]
+    table, given, decided = done.ready.table, done.ready.labels, done.decided
+    rows = np.delete(np.arange(len(table.frame)), given.rows[done.found.issues])
+    if decided is None:
+        return Selection(table.records, rows)
+    changed = decided.values != given.values[decided.settled]
+    corrected = labels.corrections(
+        table, label, given, given.rows[decided.settled[changed]], decided.values[changed]
     )
-    return frame.assign(**{label: corrected.loc[frame.index]})
+    return Selection(table.records, rows, corrections=corrected)
 
 
 def words(done: Cleaned, job: Job) -> str:
@@ -198,13 +201,15 @@ def words(done: Cleaned, job: Job) -> str:
             f"Decided before: {summary['confirmed_labels']:,} confirmed, "
             f"{summary['corrected_labels']:,} corrected, {summary['unclear_labels']:,} unclear."
         )
+    unlabelled = len(done.ready.table.frame) - summary["rows"]
+    beside = f" (it keeps the {unlabelled:,} without a label)" if unlabelled else ""
     return "\n".join(
         [
             *lines,
             *done.ready.notes,
             *(how_it_ended(result.status, result.message) if result else []),
             f"Suspect rows, worst first: {job.out / f'suspects.{kind}'}",
-            f"The table without them: {job.out / f'cleaned.{kind}'}",
+            f"The table without them: {job.out / f'cleaned.{kind}'}{beside}",
             f"Report: {job.out / 'report.html'}",
         ]
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from untuned.commands import record, saved_model
-from untuned.commands.job import Job, Ready, in_front, make_ready
+from untuned.commands.job import Job, Ready, make_ready
 from untuned.report.run_page import how_it_ended
 from untuned.run.result import Result
 from untuned.util import folder
@@ -101,7 +101,7 @@ def _tables(ready: Ready, kept: np.ndarray, weights: np.ndarray) -> dict[str, An
 
     order = np.argsort(-weights, kind="stable")
     front = pandas.DataFrame({"row": ready.labels.rows[kept[order]], "weight": weights[order]})
-    return {"kept": in_front(front, ready.rows(kept[order]))}
+    return {"kept": ready.records(kept[order], front)}
 
 
 def _words(summary: dict[str, Any], job: Job, ready: Ready, result: Result | None) -> str:

@@ -8,11 +8,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from untuned.commands import sources
+from untuned.commands import notes, sources
 from untuned.commands.job import Job, Ready, make_ready
 from untuned.tables import group_files, labels, row_files, texts
 from untuned.tables.columns import Column, Feature, Takes
-from untuned.tables.files import Table
 from untuned.tables.labels import Task
 from untuned.util import progress
 
@@ -107,14 +106,13 @@ def _ready(job: Job, asked: Asked) -> Ready:
         return sources.with_features(job.train, job.label, asked.task, asked.features)
     if job.train.suffix not in MATRICES:
         return make_ready(job.train, job.label, asked.task, TAKES)
-    import pandas
-
     with progress.busy(f"Reading {job.train}"):
-        X, values = row_files.matrix(job.train, job.label)
-        table = Table(job.train, "csv", pandas.DataFrame({job.label: values}))
-        given = labels.read(table, job.label, asked.task)
-    note = f"{X.shape[1]:,} features of each row come from {job.train}."
-    return Ready(table, given, [], None, None, X[given.rows], [note])
+        X, table, column = row_files.matrix(job.train, job.label)
+        given = labels.read(table, column, asked.task)
+    table = table._replace(path=job.train, format="csv")
+    said = f"{X.shape[1]:,} features of each row come from {job.train}."
+    about = [*notes.about_rows(table, given), said]
+    return Ready(table, given, [], None, None, X[given.rows], about)
 
 
 def _seen(ready: Ready) -> list[Feature]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,11 @@ def _has_columns(ready: Ready) -> bool:
 def _texts(ready: Ready) -> dict[str, Any]:
     """The fitted steps of each column of texts, and where its features begin."""
     found, start = {}, 0
+    counts = Counter(each.column for each in ready.seen)
     for kind, step, names in ready.preparation.transformers_:
-        width = texts.width(step) if kind.startswith("text") else 0
-        if width:
+        if kind.startswith("text"):
             found[names[0]] = (step, start)
-        start += width or sum(each.column in names for each in ready.seen)
+        start += sum(counts[name] for name in names)
     return found
 
 
@@ -63,19 +64,19 @@ def _of_row(
         return []
     centred = np.bincount(owner, direction * (values - mean), len(owners))
     raw = ready.rows([position]).iloc[0]
-    reasons = []
-    for name, amount in zip(owners, centred, strict=True):
-        if name not in parts:
-            reasons.append((float(amount), str(name), shown(raw[name])))
-            continue
-        step, start = parts[name]
+    reasons = [
+        (float(amount), str(name), "")
+        for name, amount in zip(owners, centred, strict=True)
+        if amount > 0 and name not in parts
+    ]
+    for name, (step, start) in parts.items():
         for word, column in texts.words_of(raw[name], step).items():
-            reasons.append((float(speaks[start + column]), str(name), word))
+            reasons.append((float(speaks[start + column]), name, word))
     reasons.sort(reverse=True)
     whole = sum(amount for amount, _, _ in reasons if amount > 0)
     return [
-        (int(ready.labels.rows[position]), name, value, round(amount / whole, 3))
-        for amount, name, value in reasons[:MOST]
+        (int(ready.labels.rows[position]), name, word or shown(raw[name]), round(amount / whole, 3))
+        for amount, name, word in reasons[:MOST]
         if amount > 0 and amount >= LEAST * whole
     ]
 

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from untuned import solvers
+from untuned.commands import notes
 from untuned.run import check_settings
-from untuned.tables import columns, files, labels, pixels, texts
+from untuned.tables import columns, files, labels, pixels
 from untuned.tables.columns import Column, Feature, features
 from untuned.tables.files import Table
 from untuned.tables.labels import Labels, Task
+from untuned.tables.records import Selection
 from untuned.util import progress
 from untuned.util.wording import brief, is_unicode
 
 FARTHEST = 1e9  # of a trusted row's value, in spreads of the training rows
+# Writing took .42 to .47 times as long as imports, reading and preparing of 5,000 x 50, on clean,
+# regularize and coreset, and more on a busy machine.
+WRITING = 0.75
+LEAST_SECONDS = 0.1  # for the models, whatever the limit
+WIDE, OF_A_COLUMN = 20_000, 0.0009  # columns from which it takes long, and seconds for each
 
 
 @dataclass(frozen=True)
@@ -32,8 +41,9 @@ class Job:
     out: Path
     method: str
     seed: int
-    max_seconds: float | None
+    max_seconds: float | None  # of the whole command, writing included
     overwrite: bool
+    started: float = field(default_factory=time.perf_counter)
 
     def check(self) -> None:
         """Refuse impossible options before any file is read."""
@@ -55,10 +65,29 @@ class Job:
         """The options that all our estimators take."""
         return {
             "method": self.method,
-            "max_seconds": self.max_seconds,
+            "max_seconds": self._seconds_left(),
             "random_state": self.seed,
             "verbose": progress.is_watched(),
         }
+
+    def _seconds_left(self) -> float | None:
+        """What the models may take: not what is gone, nor what writing will take."""
+        if self.max_seconds is None:
+            return None
+        gone = time.perf_counter() - self.started
+        left = self.max_seconds - gone * (1 + WRITING)
+        if left < LEAST_SECONDS:
+            say(
+                f"reading and preparing took {gone:.1f} s and writing takes about "
+                f"{gone * WRITING:.1f} s, so the command takes longer than --max-seconds "
+                f"{self.max_seconds:g}; the models get {LEAST_SECONDS:g} s."
+            )
+        return max(left, LEAST_SECONDS)
+
+
+def say(sentence: str) -> None:
+    """What to know at once, while a command runs: on standard error."""
+    print(f"untuned: {sentence}", file=sys.stderr, flush=True)
 
 
 class Ready(NamedTuple):
@@ -82,8 +111,13 @@ class Ready(NamedTuple):
         return features(self.preparation)
 
     def rows(self, picked: Any) -> Any:
-        """The rows of the user's table, untouched, for positions in X."""
+        """The rows of the user's table for positions in X, as pandas understands them."""
         return self.table.frame.iloc[self.labels.rows[picked]]
+
+    def records(self, picked: Any, front: Any = None) -> Selection:
+        """The user's own records for positions in X, with columns of ours in front."""
+        ours = None if front is None else marked(front, self.table.frame.columns)
+        return Selection(self.table.records, self.labels.rows[picked], ours)
 
 
 def make_ready(
@@ -93,7 +127,10 @@ def make_ready(
     with progress.busy(f"Reading {path}"):
         table = files.read(path)
         given = labels.read(table, label, task)
-        used = table.frame.drop(columns=label).iloc[given.rows]
+        wide = len(table.frame.columns)
+        if wide >= WIDE:
+            say(f"{path} has {wide:,} columns, which take about {wide * OF_A_COLUMN:.0f} s.")
+        used = files.of_rows(table, given.rows).drop(columns=label)
         if not len(used.columns):
             raise ValueError(
                 f"{path} has no column besides the label {brief(label)}; expected columns to "
@@ -102,9 +139,8 @@ def make_ready(
         found = columns.understand(used, path, takes)
         preparation, X = columns.prepared(used, found, takes)
         images = pixels.find(used)
-    return Ready(
-        table, given, found, images, preparation, X, _notes(table, given, found, images, takes)
-    )
+    said = notes.of_table(table, given, found, images, takes)
+    return Ready(table, given, found, images, preparation, X, said)
 
 
 def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[Any, Labels]:
@@ -115,7 +151,7 @@ def make_trusted_ready(path: Path, label: str, ready: Ready) -> tuple[Any, Label
             given = labels.read(table, label, "numbers")
         else:
             given = labels.read_trusted(table, label, np.unique(ready.y), ready.table)
-        frame = table.frame.iloc[given.rows]
+        frame = files.of_rows(table, given.rows)
         for column in ready.columns:
             if column.kind != "left out":
                 _check_as_in_train(frame, column, path, ready.table.path)
@@ -166,79 +202,12 @@ def _check_range(X: Any, frame: Any, path: Path, ready: Ready) -> None:
         )
 
 
-def _notes(
-    table: Table, given: Labels, found: list[Column], images: pixels.Images | None,
-    takes: columns.Takes,
-) -> list[str]:  # fmt: skip
-    """What was done with rows and columns, in sentences."""
-    notes = []
-    without = len(table.frame) - len(given.rows)
-    if without:
-        many = "s without a label are" if without > 1 else " without a label is"
-        notes.append(f"{without:,} row{many} left out.")
-    if images:
-        notes.append(f"Rows are read as images of {images.side} x {images.side} pixels.")
-    for kind, done in (
-        ("numbers", "standardised"),
-        ("mostly zero", "scaled, and kept as value and place"),
-        ("pixels", "scaled to 0 to 1"),
-        ("categories", "turned into columns of 0 and 1"),
-        ("text", f"read as {texts.in_words(takes.text)}"),
-    ):
-        names = [column.name for column in found if column.kind == kind]
-        if names:
-            notes.append(f"{_counted(names, kind)}: {done}.")
-    for filled, kinds in (
-        ("set to the median", ("numbers", "pixels")),
-        ("a category of their own", ("categories",)),
-        ("read as empty texts", ("text",)),
-    ):
-        holes = [column for column in found if column.kind in kinds and column.missing]
-        if holes:
-            count, names = sum(column.missing for column in holes), [each.name for each in holes]
-            many = "s" if count > 1 else ""
-            notes.append(f"{count:,} missing value{many} in {_list(names)}: {filled}.")
-    reasons: dict[str, list[str]] = {}
-    for column in found:
-        if column.kind == "left out":
-            reason = column.note.partition(":")[0].partition(";")[0]
-            reasons.setdefault(reason, []).append(column.name)
-    notes += [f"Left out, {reason}: {_list(names)}." for reason, names in reasons.items()]
-    return notes + _numbers_as_categories(found)
-
-
-def _numbers_as_categories(found: list[Column]) -> list[str]:
-    """Sentences on columns of categories that are numbers to people."""
-    advice: dict[str, list[str]] = {}
-    for column in found:
-        if column.kind == "categories" and "; " in column.note:
-            advice.setdefault(column.note.partition("; ")[2], []).append(column.name)
-    return [
-        f"Read as categories, though they are {why}: {_list(names)}; {todo}."
-        for (why, _, todo), names in ((note.partition("; "), advice[note]) for note in advice)
-    ]
-
-
-def _counted(names: list[str], kind: str) -> str:
-    return f"{len(names):,} column{'s' if len(names) > 1 else ''} of {kind} ({_list(names)})"
-
-
-def _list(names: list[str], most: int = 4) -> str:
-    shown = [brief(name, 40) for name in names]
-    if len(shown) <= most:
-        return ", ".join(shown)
-    return f"{shown[0]}, {shown[1]} and {len(shown) - 2:,} more up to {shown[-1]}"
-
-
-def in_front(ours: Any, theirs: Any) -> Any:
-    """Our columns before the user's, marked by as many underscores as it takes to be unique."""
-    import pandas
-
-    mark = "_"
-    while any(mark + str(name) in theirs.columns for name in ours.columns):
+def marked(ours: Any, theirs: Iterable[str]) -> Any:
+    """Our columns, marked by as many underscores as it takes for names that the user's lack."""
+    mark, names = "_", set(theirs)
+    while any(mark + str(name) in names for name in ours.columns):
         mark += "_"
-    parts = [ours.add_prefix(mark), theirs]
-    return pandas.concat([part.reset_index(drop=True) for part in parts], axis=1)
+    return ours.add_prefix(mark)
 
 
 def command_line() -> str:

@@ -38,7 +38,7 @@ def write(
     if result is not None:
         tables = tables | {"history": result.history.to_frame()}
     names = {
-        name: files.write(frame, folder, name, ready.table.format) for name, frame in tables.items()
+        name: files.write(table, folder, name, ready.table.format) for name, table in tables.items()
     }
     found = {
         "command": job.command,

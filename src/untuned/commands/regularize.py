@@ -8,7 +8,7 @@ import numpy as np
 
 from untuned.commands import designs, record, saved_model
 from untuned.commands.designs import Asked, Design
-from untuned.commands.job import Job, Ready, in_front
+from untuned.commands.job import Job, Ready, marked
 from untuned.report.regularize_page import strengths_in_words
 from untuned.report.run_page import how_it_ended
 from untuned.run.result import Result
@@ -105,7 +105,7 @@ def _coefficients(fitted: Any, design: Design) -> Any:
         classes = [str(each) for each in fitted.classes_]
         names = classes if len(rows) == len(classes) else [classes[-1]]
     front = pandas.DataFrame({"feature": [each.name for each in design.seen]})
-    return in_front(front, pandas.DataFrame(dict(zip(names, rows, strict=True))))
+    return marked(front, names).join(pandas.DataFrame(dict(zip(names, rows, strict=True))))
 
 
 def _path(fitted: Any, design: Design) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from untuned.commands import notes
 from untuned.commands.job import Job, Ready, make_ready, make_trusted_ready
 from untuned.tables import files, images, labels, patches, row_files, texts
 from untuned.tables.columns import Column, Takes
@@ -70,7 +71,7 @@ def trusted_of(path: Path, job: Job, ready: Ready) -> tuple[Any, np.ndarray]:
         )
     with progress.busy(f"Reading {path}"):
         found = images.read(path, job.label)
-        table = Table(path, "csv", found.frame)
+        table = files.made(path, found.frame)
         given = labels.read_trusted(table, job.label, np.unique(ready.y), ready.table)
         return patches.features(found.squares, ready.preparation), given.values
 
@@ -88,7 +89,7 @@ def with_features(path: Path, label: str, task: Task | None, features: Path) -> 
 def _of_images(job: Job, folder: Path, features: Path | None) -> Ready:
     with progress.busy(f"Reading {folder}"):
         found = images.read(folder, job.label)
-    table = Table(folder, "csv", found.frame)
+    table = files.made(folder, found.frame)
     given = labels.read(table, job.label, "classes")
     if features:
         X = row_files.features(features, len(found.frame), folder)
@@ -109,7 +110,7 @@ def _of_images(job: Job, folder: Path, features: Path | None) -> Ready:
 def _ready(table: Table, label: str, given: Labels, X: Any, note: str) -> Ready:
     others = [name for name in table.frame.columns if name != label]
     shown = [Column(str(name), "left out", "shown, not learned from", 0) for name in others]
-    return Ready(table, given, shown, None, None, X, [note])
+    return Ready(table, given, shown, None, None, X, [*notes.about_rows(table, given), note])
 
 
 def _damaged(names: list[str]) -> str:

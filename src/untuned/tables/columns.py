@@ -30,7 +30,6 @@ MOST_DISTINCT = 0.5
 MOSTLY_ZERO = 0.9
 FEW_NUMBERS = 2**20
 
-NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 # Such as -1.234,5, as much of Europe writes it.
 WITH_COMMA = r"[-+]?\d+([. ]\d{3})*,\d+"
 # Such as $1,234.50, 12.5%, 80 kg or (EUR 1'000): signs of money, units of up to three letters.
@@ -223,14 +222,18 @@ def _are_dates(there: pandas.Series) -> bool:
 
 def _numbers_as_text(there: pandas.Series) -> str:
     """Why nearly all of a column of texts are numbers to people, and what to do; else nothing."""
-    cells = there.astype(str).str.strip()
-    sample = cells.iloc[:200]
+    import pandas
+
+    sample = there.iloc[:200].astype(str).str.strip()
 
     def mostly(pattern: str) -> bool:
         return bool(sample.str.fullmatch(pattern).mean() > 0.9)
 
-    if mostly(NUMBER):
-        strange = cells[~cells.str.fullmatch(NUMBER)]
+    numbers = pandas.to_numeric(there, errors="coerce")
+    if numbers.iloc[:200].notna().mean() > 0.9:
+        strange = there[numbers.isna()]
+        if strange.empty:
+            return "numbers that the file holds as text; save them as numbers"
         return f"numbers but for cells such as {brief(strange.iloc[0], 20)}; leave such cells empty"
     if mostly(WITH_COMMA):
         return "numbers with a decimal comma; save them with a point"

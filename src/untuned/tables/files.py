@@ -8,12 +8,20 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
+from untuned.tables.records import (
+    AS_WRITTEN,
+    CsvRecords,
+    ParquetRecords,
+    Records,
+    Selection,
+    record_starts,
+)
 from untuned.util import damage, memory
 from untuned.util.wording import brief, reason
 
@@ -34,7 +42,7 @@ OTHERS = {
 SAMPLE_BYTES = 2**20
 LONGEST_LINE = 2**26  # bytes: names of some million columns
 
-AS_WRITTEN: dict = {"dtype": str, "keep_default_na": False}  # cells, by pandas.read_csv
+UNSURE = 2**53  # from here on a float does not tell neighbouring whole numbers apart
 
 EXPECTED = "expected the folder as untuned wrote it."
 
@@ -46,7 +54,8 @@ class Table(NamedTuple):
 
     path: Path
     format: Format
-    frame: pandas.DataFrame
+    frame: pandas.DataFrame  # for models and pages: pandas has guessed types from cells
+    records: Records  # what is written again
 
 
 def read(path: Path, as_text: bool = False) -> Table:
@@ -54,10 +63,7 @@ def read(path: Path, as_text: bool = False) -> Table:
 
     With `as_text` the cells of a CSV file are taken as they are written, and none is missing.
     """
-    if not path.exists():
-        raise ValueError(f"There is no file {path}; check the name, or the folder you are in.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; expected a CSV or Parquet file.")
+    check_regular(path)
     with path.open("rb") as opened:
         head = opened.read(len(MAGIC))
         if head != MAGIC:
@@ -71,19 +77,66 @@ def read(path: Path, as_text: bool = False) -> Table:
         return f"{path} could not be read as {kind.upper()}: {why}."
 
     with damage.told(sentence, own=str(path)):
-        frame = _read_parquet(path) if kind == "parquet" else _read_csv(path, head, as_text)
-    if frame.empty:
+        table = _read_parquet(path) if kind == "parquet" else _read_csv(path, head, as_text)
+    if table.frame.empty:
         raise ValueError(f"{path} has no rows; expected a header and at least one row below it.")
-    return Table(path, kind, frame)
+    return table
 
 
-def write(frame: pandas.DataFrame, folder: Path, name: str, kind: Format) -> str:
+def check_regular(path: Path) -> None:
+    """Refuse what is no file of a known size: a pipe waits for ever, and a device never ends."""
+    if not path.exists():
+        raise ValueError(f"There is no file {path}; check the name, or the folder you are in.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; expected a file.")
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or a device; expected a file, so save it first.")
+
+
+def of_rows(table: Table, rows: np.ndarray) -> pandas.DataFrame:
+    """Some rows, with the types that pandas would have found had these alone been in the file.
+
+    A footer or a row of units makes text of a column of numbers, and a missing cell makes floats of
+    whole numbers.
+    """
+    import pandas
+
+    used = table.frame.iloc[rows]
+    if table.format != "csv" or len(used) == len(table.frame):
+        return used
+    found = {}
+    for name in used.columns:
+        values = used[name]
+        if values.isna().all():
+            continue
+        if values.map(lambda value: isinstance(value, str) or value != value).all():
+            numbers = pandas.to_numeric(values, errors="coerce")
+            if (numbers.notna() == values.notna()).all():
+                found[name] = numbers
+        elif values.dtype.kind == "f":
+            are_whole = (values == values.round()) & (values.abs() < UNSURE)
+            if are_whole.all():
+                found[name] = values.astype(np.int64)
+    return used.assign(**found)
+
+
+def made(path: Path, frame: pandas.DataFrame) -> Table:
+    """A table that is in no file: of images in folders, or of labels beside a matrix."""
+    # A line of blanks alone would be no record.
+    quoting: Any = csv.QUOTE_MINIMAL if frame.shape[1] > 1 else csv.QUOTE_ALL
+    content = frame.to_csv(index=False, quoting=quoting, lineterminator="\n")
+    return Table(path, "csv", frame, CsvRecords(content.encode(), ","))
+
+
+def write(table: pandas.DataFrame | Selection, folder: Path, name: str, kind: Format) -> str:
     """Write a table in the format of the user's own; returns the file's name."""
     file = f"{name}.{kind}"
-    if kind == "parquet":
-        frame.to_parquet(folder / file, index=False)
+    if isinstance(table, Selection):
+        table.write(folder / file)
+    elif kind == "parquet":
+        table.to_parquet(folder / file, index=False)
     else:
-        frame.to_csv(folder / file, index=False)
+        table.to_csv(folder / file, index=False)
     return file
 
 
@@ -103,38 +156,60 @@ def read_own(
         raise ValueError(f"{brief(name)} is not the name of a file in {folder}; {EXPECTED}")
     if not path.is_file():
         raise ValueError(f"{path} is missing; {EXPECTED}")
-    with damage.told(lambda error: f"{path} cannot be read ({reason(error, 80)}); {EXPECTED}"):
+
+    def sentence(error: Exception) -> str:
+        return f"{path} cannot be read ({reason(error, 80)}); {EXPECTED}"
+
+    with damage.told(sentence, own=str(path)):
         if path.suffix == ".parquet":
-            return pandas.read_parquet(path)
+            return _read_parquet(path).frame
+        memory.check(path, path.stat().st_size)
+        separator = _separator_of_own(path)
         if as_text:
-            return pandas.read_csv(path, **AS_WRITTEN)
-        frame = pandas.read_csv(path, low_memory=False)
+            return pandas.read_csv(path, sep=separator, **AS_WRITTEN)
+        frame = pandas.read_csv(path, sep=separator, low_memory=False)
         if names:
-            texts = pandas.read_csv(path, usecols=list(names), **AS_WRITTEN)
+            texts = pandas.read_csv(path, sep=separator, usecols=list(names), **AS_WRITTEN)
             frame[texts.columns] = texts
         return frame
 
 
-def _read_parquet(path: Path) -> pandas.DataFrame:
+def _separator_of_own(path: Path) -> str:
+    """The user's, where their records are in the file: it follows our first column, `_row`."""
+    with path.open("rb") as opened:
+        found = re.match(rb"(?:\xef\xbb\xbf)?\s*_+row([,;\t|])", opened.read(100))
+    return found[1].decode() if found else ","
+
+
+def _read_parquet(path: Path) -> Table:
     import pandas
-    import pyarrow
-    from pyarrow import parquet
+    from pyarrow import compute, parquet, types
 
     about = parquet.read_metadata(path)
     kinds = {about.schema.column(number).physical_type for number in range(about.num_columns)}
     # A number takes 8 bytes however well the file packs it; a text takes its length and a pointer.
     # Lengths are those of whole groups: asked about one column, pyarrow may end the process.
     lengths = [about.row_group(number).total_byte_size for number in range(about.num_row_groups)]
-    memory.check(
-        path,
-        8 * about.num_rows * about.num_columns + ("BYTE_ARRAY" in kinds) * sum(lengths),
-    )
+    packed = 8 * about.num_rows * about.num_columns + ("BYTE_ARRAY" in kinds) * sum(lengths)
+    memory.check(path, packed)
     schema = parquet.read_schema(path)
     _check_names(path, schema.names)
-    frame = pandas.read_parquet(path)
+    # A long text that many rows share is in the file once, and would be in memory many times.
+    are_texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    texts = [each.name for each in schema if any(is_one(each.type) for is_one in are_texts)]
+    with parquet.ParquetFile(path, read_dictionary=texts) as file:
+        table = file.read()
+    unpacked = 0
+    for name in texts:
+        for chunk in table.column(name).chunks:
+            sizes = compute.binary_length(chunk.dictionary).take(chunk.indices)
+            unpacked += compute.sum(sizes).as_py() or 0
+    memory.check(path, packed + unpacked)
+    table = table.cast(schema)
+    frame = table.to_pandas()
     # Exact decimals, as databases keep money in, are objects to pandas, and no numbers.
     for field in schema:
-        if pyarrow.types.is_decimal(field.type) and field.name in frame:
+        if types.is_decimal(field.type) and field.name in frame:
             frame[field.name] = frame[field.name].astype(np.float64)
     frame.columns = frame.columns.map(str)
     frame = frame.reset_index(drop=True)
@@ -143,10 +218,10 @@ def _read_parquet(path: Path) -> pandas.DataFrame:
         values = frame[name]
         if values.hasnans and getattr(values.dtype, "na_value", None) is pandas.NA:
             frame[name] = values.astype(object).where(values.notna(), float("nan"))
-    return frame
+    return Table(path, "parquet", frame, ParquetRecords(table))
 
 
-def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
+def _read_csv(path: Path, head: bytes, as_text: bool) -> Table:
     import pandas
 
     if path.suffix.lower() in (".npy", ".npz"):
@@ -167,48 +242,47 @@ def _read_csv(path: Path, head: bytes, as_text: bool) -> pandas.DataFrame:
         raise ValueError(
             f"{path} is not UTF-8 text (byte {error.start}); save it as CSV in UTF-8."
         ) from error
-    ends = _record_ends(text)
-    first = next((text[:end] for end in ends if text[:end].strip()), text).lstrip("\r\n")
+    first = re.match(r'\s*((?:"[^"]*"|[^"\r\n])*)', text)[1]  # type: ignore[index]
     unquoted = re.sub('"[^"]*"', "", first)
     separator = max(SEPARATORS, key=unquoted.count)
     _check_names(path, next(csv.reader(io.StringIO(first, newline=""), delimiter=separator)))
+    how: dict = {"sep": separator, "index_col": False, "low_memory": False}
+    how |= AS_WRITTEN if as_text else {}
     if not is_whole:
-        sample = text[: max(ends, default=0)]
-        few = None
-        if sample:
-            few = pandas.read_csv(io.StringIO(sample), sep=separator, low_memory=False)
+        starts = record_starts(head, separator)
+        sample = head[: starts[-1]] if len(starts) > 1 else b""
         # Where no row is seen whole, a table is taken for as large as its file.
         per_byte = 1.0
-        if few is not None:
-            per_byte = few.memory_usage(deep=True).sum() / len(sample.encode())
+        if sample:
+            few = pandas.read_csv(io.BytesIO(sample), **how)
+            per_byte = few.memory_usage(deep=True).sum() / len(sample)
         memory.check(path, per_byte * path.stat().st_size)
+    content = path.read_bytes()
     with warnings.catch_warnings():
         # A warning here is a loss of data: rows with more cells than the header has names.
         warnings.simplefilter("error", pandas.errors.ParserWarning)
         try:
             # pandas' own way of reading, so that a saved model meets the same types again.
-            how = AS_WRITTEN if as_text else {}
-            return pandas.read_csv(path, sep=separator, index_col=False, low_memory=False, **how)
+            # A copy has one block for each type, which a table of many columns is quicker with.
+            frame = pandas.read_csv(io.BytesIO(content), **how).copy()
         except pandas.errors.ParserWarning as error:
             raise ValueError(
                 f"{path} has rows with more cells than its first line has names; give every "
                 "column a name, and quote text that holds the separator."
             ) from error
+    records = CsvRecords(content, separator)
+    if len(records) != len(frame):
+        raise ValueError(
+            f"{path} could not be cut into its {len(frame):,} records; expected lines that end "
+            "alike, and quotes only around whole cells."
+        )
+    return Table(path, "csv", frame, records)
 
 
 def _lines(opened: BinaryIO) -> bytes:
     """The first line, a sample of those after it, and the rest of the last of them."""
     first = opened.readline(LONGEST_LINE)
     return first + opened.read(SAMPLE_BYTES) + opened.readline(LONGEST_LINE)
-
-
-def _record_ends(text: str) -> Iterator[int]:
-    """Where lines end outside of quotes: a quoted text may go over many lines."""
-    end, quotes = 0, 0
-    for line in io.StringIO(text, newline=""):
-        end, quotes = end + len(line), quotes + line.count('"')
-        if quotes % 2 == 0:
-            yield end
 
 
 def _check_names(path: Path, names: list[str]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from untuned.util import memory
 from untuned.util.wording import brief, is_unicode
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 SIDE = 32  # pixels of the squares that features are made of
 MOST_PIXELS = 2**27  # of one image; a small file can claim to hold far more
+MOST_BYTES = 24  # per pixel, while an image is turned upright and laid on white
+TOO_LARGE, NO_FILE = "too large", "a pipe, a device or a broken link"
 SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif")
 FORMATS = ("PNG", "JPEG")
 OURS = ("image", "sha256")  # columns of the table beside the label
@@ -71,8 +74,8 @@ def read(folder: Path, label: str) -> Folder:
             if not is_unicode(name):
                 damaged.append(f"{name} (its name is not UTF-8)")
                 continue
-            content = path.read_bytes()
             try:
+                content = content_of(path)
                 squares.append(_square(content))
             except MemoryError:
                 raise
@@ -98,7 +101,16 @@ def _why(error: Exception) -> str:
 
     if isinstance(error, UnidentifiedImageError):
         return "neither PNG nor JPEG"
-    return "too large" if "too large" in str(error) else "damaged"
+    return str(error) if str(error) in (TOO_LARGE, NO_FILE) else "damaged"
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of an image; what is no file of a known size is not opened."""
+    if not path.is_file():
+        raise ValueError(NO_FILE)
+    if path.stat().st_size > memory.available() / 2:
+        raise ValueError(TOO_LARGE)
+    return path.read_bytes()
 
 
 def opened(content: bytes, side: int) -> Image:
@@ -108,8 +120,9 @@ def opened(content: bytes, side: int) -> Image:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about metadata, and sizes, which are checked here
         image: Any = Image.open(io.BytesIO(content), formats=FORMATS)
-        if image.width * image.height > MOST_PIXELS:
-            raise ValueError("too large")
+        pixels = image.width * image.height
+        if pixels > min(MOST_PIXELS, memory.available() / MOST_BYTES):
+            raise ValueError(TOO_LARGE)
         image.draft("RGB", (side, side))  # JPEG decodes smaller sizes faster
         image = ImageOps.exif_transpose(image)
         if image.mode.startswith("I"):  # 16 bits of grey, of which RGB would cut the upper ones

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from untuned.tables.files import Table
+from untuned.tables.files import UNSURE, Table
+from untuned.tables.records import Corrections
 from untuned.util.limits import LARGEST
 from untuned.util.wording import brief, unknown
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 # Where the task is not given: more different whole numbers than this are a quantity, not classes.
 MOST_NUMBERED_CLASSES = 20
-UNSURE = 2**53  # from here on a float does not tell neighbouring whole numbers apart
+LONGEST = 18  # digits of a number that 64 bits hold
 
 Task = Literal["classes", "numbers"]
 
@@ -26,20 +28,36 @@ class Labels(NamedTuple):
     values: np.ndarray
     rows: np.ndarray  # which rows of the file they belong to, counted from 0
     task: Task
+    note: str = ""  # a sentence on words such as NA, which may be a class or stand for no label
+
+
+class Cells(NamedTuple):
+    """The label column as it is in the file."""
+
+    cells: pandas.Series
+    guessed: pandas.Series  # the same as pandas understands it
+    blank: np.ndarray  # which cells are empty, or have nothing but blanks
+    words: np.ndarray  # which cells hold a word such as NA, that often stands for a missing value
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether all cells are numbers, but for those that are blank or hold such words."""
+        from pandas.api import types
+
+        return types.is_numeric_dtype(self.guessed) and not types.is_bool_dtype(self.guessed)
 
 
 def read(table: Table, name: str, task: Task | None) -> Labels:
     """The labels in column `name`; `task=None` tells classes from numbers by their values."""
-    if name not in table.frame.columns:
-        raise unknown(f"column in {table.path} called", name, table.frame.columns)
-    column = table.frame[name]
-    rows = _labelled(column)
+    column = _cells(table, name)
+    is_class, note = _words_are_a_class(table, name, column, task)
+    rows = np.flatnonzero(~column.blank & (is_class | ~column.words))
     if not len(rows):
         raise ValueError(
             f"All labels in column {brief(name)} of {table.path} are missing; name another column "
             "with --label."
         )
-    values = _as_numbers_or_text(column.iloc[rows])
+    values = _values(column, rows, task)
     is_text = values.dtype == object
     distinct = len(np.unique(values))
     if task is None:
@@ -70,18 +88,18 @@ def read(table: Table, name: str, task: Task | None) -> Labels:
             f"{where} has only one value, {brief(values.tolist()[0])}; expected at least two "
             "different ones."
         )
-    return Labels(values, rows, task)
+    return Labels(values, rows, task, note)
 
 
 def read_trusted(table: Table, name: str, classes: np.ndarray, train: Table) -> Labels:
     """The labels of the trusted rows, which must be among the classes of the others."""
-    if name not in table.frame.columns:
-        raise unknown(f"column in {table.path} called", name, table.frame.columns)
-    column = table.frame[name]
-    rows = _labelled(column)
-    values = _as_numbers_or_text(column.iloc[rows])
-    if classes.dtype == object and values.dtype != object:
-        values = values.astype(str).astype(object)  # a file whose class names are all numbers
+    column = _cells(table, name)
+    known = [isinstance(each, str) and each.strip() in classes for each in column.cells]
+    rows = np.flatnonzero(~column.blank & (~column.words | np.array(known)))
+    if classes.dtype == object:
+        values = _as_text(column.cells.iloc[rows])
+    else:
+        values = _values(column, rows, "classes")
     strange = sorted(set(values.tolist()) - set(classes.tolist()), key=str)
     if strange:
         raise ValueError(
@@ -96,43 +114,100 @@ def read_trusted(table: Table, name: str, classes: np.ndarray, train: Table) -> 
     return Labels(values, rows, "classes")
 
 
-def _labelled(column: pandas.Series) -> np.ndarray:
-    """The rows that have a label; blanks are none."""
-    is_blank = column.map(lambda cell: isinstance(cell, str) and not cell.strip()).astype(bool)
-    return np.flatnonzero(column.notna() & ~is_blank)
+def _cells(table: Table, name: str) -> Cells:
+    """The label column, if there is one."""
+    if name not in table.frame.columns:
+        raise unknown(f"column in {table.path} called", name, table.frame.columns)
+    guessed = table.frame[name]
+    cells = table.records.cells(list(table.frame.columns).index(name))
+    is_text = cells.map(lambda cell: isinstance(cell, str)).to_numpy(bool)
+    is_blank = cells.map(lambda cell: isinstance(cell, str) and not cell.strip()).to_numpy(bool)
+    missing = guessed.isna().to_numpy(bool)
+    # Null in a Parquet file is no text, and so no word.
+    return Cells(cells, guessed, is_blank | (missing & ~is_text), missing & is_text & ~is_blank)
 
 
-def _as_numbers_or_text(column: pandas.Series) -> np.ndarray:
-    """Whole numbers where all are whole (a missing one makes a column float), else text.
+def _words_are_a_class(
+    table: Table, name: str, column: Cells, task: Task | None
+) -> tuple[bool, str]:
+    """Whether words such as NA are a class, and a sentence on it.
 
-    Nobody sees blanks around a text, so they make no class of their own.
+    They are one beside empty cells, which show how the file says that there is no label. Without
+    empty cells they are one unless a column of numbers, this or another, has such a word as well.
+    """
+    if not column.words.any():
+        return False, ""
+    rows = np.flatnonzero(column.words)
+    word, count = brief(column.cells.iloc[rows[0]].strip()), len(rows)
+    where = f"{count:,} row{'s' if count > 1 else ''} with the label {word}"
+    beside = column.are_numbers and (task != "classes" or not column.blank.any())
+    other = name if beside else ""
+    if not beside and not column.blank.any():
+        other = _with_words(table, set(column.cells.iloc[rows].str.strip()), name)
+    if other:
+        return False, (
+            f"{where} count as rows without a label, since such a word stands among the numbers of "
+            f"{brief(other, 40)}; if it is a class, give it another name."
+        )
+    return True, f"{where} are a class of their own; if there is no label, leave the cells empty."
+
+
+def _with_words(table: Table, words: set[str], label: str) -> str:
+    """The first column of numbers that has one of these words for a missing number."""
+    for place, name in enumerate(table.frame.columns):
+        values = table.frame[name]
+        if name != label and values.dtype.kind == "f" and values.hasnans:
+            cells = table.records.cells(place)[values.isna().to_numpy()]
+            if cells.map(lambda cell: isinstance(cell, str) and cell.strip() in words).any():
+                return str(name)
+    return ""
+
+
+def _as_text(cells: pandas.Series) -> np.ndarray:
+    """Nobody sees blanks around a text, so they make no class of their own."""
+    return cells.astype(str).str.strip().to_numpy(dtype=object)
+
+
+def _values(column: Cells, rows: np.ndarray, task: Task | None) -> np.ndarray:
+    """Whole numbers where all are whole and written without leading zeros, else text.
+
+    What a class is called must not change: 001 is not 1.
     """
     from pandas.api import types
 
-    if types.is_bool_dtype(column) or not types.is_numeric_dtype(column):
-        return column.astype(str).str.strip().to_numpy(dtype=object)
-    values: Any = column.to_numpy(dtype=np.float64)
+    cells, guessed = column.cells.iloc[rows], column.guessed.iloc[rows]
+    if not column.are_numbers or guessed.isna().any():
+        return _as_text(cells)
+    if isinstance(cells.iloc[0], str):  # of a CSV file
+        texts = set(_as_text(cells))
+        are_plain = all(re.fullmatch("-?[0-9]+", text) for text in texts)
+        are_long = are_plain and max(map(len, texts)) > LONGEST
+        if (are_long and task == "classes") or (
+            task != "numbers" and any(re.match("[-+]?0[0-9]", text) for text in texts)
+        ):
+            return _as_text(cells)
+        are_plain &= not are_long
+    else:
+        are_plain = types.is_integer_dtype(cells)
+    if are_plain:  # by way of floats, which a missing cell makes of them, long ones would change
+        return np.array([int(each) for each in cells])
+    values: Any = guessed.to_numpy(dtype=np.float64)
     are_whole = (values == np.round(values)) & (np.abs(values) < UNSURE)
     return values.astype(np.int64) if are_whole.all() else values
 
 
-def corrected(
-    column: pandas.Series, given: Labels, rows: np.ndarray, values: np.ndarray
-) -> pandas.Series:
-    """The label column with other labels in some rows of the file, in its own type if it can be."""
-    column = column.copy()
-    if given.task == "classes":
-        # Values are text or whole numbers; the cells may be yes/no, categories or dates, or have
-        # blanks around them, which no other row should get.
-        own: dict[Any, Any] = {}
-        for label, cell in zip(given.values.tolist(), column.iloc[given.rows], strict=True):
-            if label not in own or cell == label:
-                own[label] = cell
-        changes = [own[value] for value in values.tolist()]
-    else:
-        changes = values.tolist()
-        if column.dtype != np.int64 or any(value != round(value) for value in changes):
-            column = column.astype(np.float64)
-    for row, value in zip(rows, changes, strict=True):
-        column.iloc[row] = value
-    return column
+def corrections(
+    table: Table, name: str, given: Labels, rows: np.ndarray, values: np.ndarray
+) -> Corrections:
+    """New labels for some rows of the file, each written as it is written in another row."""
+    place = list(table.frame.columns).index(name)
+    changes = list(zip(rows.tolist(), values.tolist(), strict=True))
+    if given.task == "numbers":
+        return Corrections(place, {}, dict(changes))
+    # A cell may be yes/no, a category or a date, or have blanks, which no other row should get.
+    own: dict[Any, int] = {}
+    cells = table.records.cells(place).iloc[given.rows]
+    for label, cell, row in zip(given.values.tolist(), cells, given.rows.tolist(), strict=True):
+        if label not in own or cell == label:
+            own[label] = row
+    return Corrections(place, {row: own[value] for row, value in changes}, {})

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from untuned.tables import files
+from untuned.tables.files import Table
 from untuned.util import damage, limits, memory
 from untuned.util.wording import brief, reason
 
@@ -27,30 +28,39 @@ def features(path: Path, rows: int, of: Path) -> Any:
     return found.astype(np.float32)
 
 
-def matrix(path: Path, label: str) -> tuple[Any, np.ndarray]:
-    """A matrix that comes without a table, float32, and its labels.
+def matrix(path: Path, label: str) -> tuple[Any, Table, str]:
+    """A matrix that comes without a table, float32; its labels as a table, and their column.
 
     `label` is the name of an array in the same file, or that of a file with a label for each row:
     .npy, or a table of one column.
     """
+    import pandas
+
+    _check_size(path)
     given = Path(label)
     values = _labels_inside(path, label) if zipfile.is_zipfile(path) else None
     found = _array(path, label if values is not None else None)
-    if values is None:
-        if not given.is_file():
-            raise ValueError(
-                f"{path} holds no array {brief(label)} and there is no file of that name; name an "
-                "array of labels beside the matrix, or a file with one label for each row, by "
-                "--label."
-            )
-        values = _labels(given) if given.suffix == ".npy" else _one_column(given)
-    if values.shape != (found.shape[0],):
+    if values is None and not given.is_file():
         raise ValueError(
-            f"The labels {brief(label)} of {path} have the shape {values.shape}; expected "
+            f"{path} holds no array {brief(label)} and there is no file of that name; name an "
+            "array of labels beside the matrix, or a file with one label for each row, by "
+            "--label."
+        )
+    if values is None and given.suffix != ".npy":
+        table = _one_column(given)
+        shape: tuple[int, ...] = (len(table.frame),)
+    else:
+        values = _labels(given) if values is None else values
+        shape = values.shape
+        # An array of another shape is no column, and refused below.
+        table = files.made(path, pandas.DataFrame({label: values.ravel()}))
+    if shape != (found.shape[0],):
+        raise ValueError(
+            f"The labels {brief(label)} of {path} have the shape {shape}; expected "
             f"({found.shape[0]:,},), one label for each row."
         )
     limits.check(found, str(path))
-    return found.astype(np.float32), values
+    return found.astype(np.float32), table, str(table.frame.columns[0])
 
 
 def _labels_inside(path: Path, name: str) -> np.ndarray | None:
@@ -61,6 +71,7 @@ def _labels_inside(path: Path, name: str) -> np.ndarray | None:
 
 
 def _labels(path: Path) -> np.ndarray:
+    _check_size(path)
     with damage.told(partial(_unread_labels, str(path))), path.open("rb") as file:
         return np.load(file)
 
@@ -72,14 +83,14 @@ def _unread_labels(what: str, error: Exception) -> str:
     )
 
 
-def _one_column(path: Path) -> np.ndarray:
-    frame = files.read(path).frame
-    if frame.shape[1] != 1:
+def _one_column(path: Path) -> Table:
+    table = files.read(path)
+    if table.frame.shape[1] != 1:
         raise ValueError(
-            f"{path} has {frame.shape[1]} columns; expected one, a label for each row of the "
+            f"{path} has {table.frame.shape[1]} columns; expected one, a label for each row of the "
             "matrix, or give the table itself with --features."
         )
-    return frame.iloc[:, 0].to_numpy()
+    return table
 
 
 def probabilities(path: Path, rows: int, of: Path, classes: np.ndarray) -> np.ndarray:
@@ -87,17 +98,15 @@ def probabilities(path: Path, rows: int, of: Path, classes: np.ndarray) -> np.nd
 
     A table's columns are put in order by their names; arrays must be in the order already.
     """
-    if path.suffix in (".npy", ".npz"):
-        found = _array(path)
-        found = found.toarray() if hasattr(found, "toarray") else found
-    else:
-        found = _by_name(path, classes)
+    is_array = path.suffix in (".npy", ".npz")
+    found = _array(path) if is_array else _by_name(path, classes)
     _check_rows(path, found, rows, of)
     if found.shape[1] != len(classes):
         raise ValueError(
             f"{path} has {found.shape[1]:,} columns; expected {len(classes)}, one for each class "
             f"in the order {brief(classes.tolist())}."
         )
+    found = found.toarray() if hasattr(found, "toarray") else found
     sums = found.sum(axis=1)
     wrong = np.flatnonzero((np.abs(sums - 1) > SUM_TOL) | (found < 0).any(axis=1))
     if len(wrong):
@@ -126,18 +135,26 @@ def _by_name(path: Path, classes: np.ndarray) -> np.ndarray:
 
 def _array(path: Path, beside: str | None = None) -> Any:
     """The one array of a file, or its sparse matrix, `beside` another; nothing in a file is run."""
-    if not path.is_file():
-        raise ValueError(f"There is no file {path}; check the name, or the folder you are in.")
-    memory.check(path, path.stat().st_size)
-
-    def sentence(error: Exception) -> str:
-        return (
-            f"{path} could not be read ({reason(error, 80)}); expected an array in a .npy or .npz "
-            "file, or a sparse matrix as scipy.sparse.save_npz writes it."
-        )
-
-    with damage.told(sentence, own=str(path)):
+    _check_size(path)
+    with damage.told(partial(_unread, path), own=str(path)):
         return _finite(path, _read(path, beside))
+
+
+def _unread(path: Path, error: Exception) -> str:
+    return (
+        f"{path} could not be read ({reason(error, 80)}); expected an array in a .npy or .npz "
+        "file, or a sparse matrix as scipy.sparse.save_npz writes it."
+    )
+
+
+def _check_size(path: Path) -> None:
+    """Refuse what would not fit into memory by what the file says, before it is unpacked."""
+    files.check_regular(path)
+    size = path.stat().st_size
+    if zipfile.is_zipfile(path):
+        with damage.told(partial(_unread, path)), zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())  # no more will be read
+    memory.check(path, size)
 
 
 def _read(path: Path, beside: str | None) -> Any:
@@ -150,7 +167,9 @@ def _read(path: Path, beside: str | None) -> Any:
     with path.open("rb") as file, np.load(file) as archive:
         if "indptr" in archive.files or "format" in archive.files:
             with path.open("rb") as again:
-                return sparse.csr_matrix(sparse.load_npz(again))
+                found = sparse.load_npz(again)
+            memory.check(path, 8 * sum(found.shape))  # few bytes can claim any number of rows
+            return sparse.csr_matrix(found)
         names = [name for name in archive.files if name != beside]
         if len(names) != 1:
             raise ValueError(

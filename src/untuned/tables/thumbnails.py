@@ -25,6 +25,6 @@ def of_rows(folder: Path, names: Iterable[str]) -> pandas.DataFrame:
     side = next((side for most, side in SIDES if len(paths) <= most), SMALLEST)
     shown = []
     for path in paths:
-        kind, content = images.thumbnail(path.read_bytes(), side)
+        kind, content = images.thumbnail(images.content_of(path), side)
         shown.append(f"data:image/{kind};base64,{base64.b64encode(content).decode()}")
     return pandas.DataFrame({"picture": shown})
