@@ -18,17 +18,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import hunt
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+import hunt
 from hunt import expect
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 import standins
-
 from untuned import cli
 
 SLOWEST = 120
@@ -97,8 +97,9 @@ def text_file(rng: np.random.Generator) -> tuple[File, str]:
         row.insert(place, label)
     names.insert(place, "label")
     missing = str(rng.choice(["", "NA", "-"]))
-    cells = [[missing if rng.random() < hole else cell for cell, hole in zip(row, holes, strict=True)]
-             for row in cells]  # fmt: skip
+    for row in cells:
+        row[:] = [missing if rng.random() < hole else cell
+                  for cell, hole in zip(row, holes, strict=True)]  # fmt: skip
     if rng.random() < 0.1:
         cells.append(["Source: census office", *[""] * (len(names) - 1)])
     if rng.random() < 0.1:
