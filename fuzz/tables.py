@@ -185,6 +185,7 @@ def check(seed: int) -> None:
         if is_parquet:
             given = parquet_table(rng)
             pq.write_table(given, train)
+            given = pq.read_table(train)  # Parquet does not know all of Arrow
         else:
             given, _ = text_file(rng)
             train.write_bytes(given.content)

@@ -89,6 +89,7 @@ def test_row_2_parquet_keeps_types_and_metadata(tmp_path):
         }
     ).replace_schema_metadata({"made": "by hand"})
     pq.write_table(table, tmp_path / "table.parquet")
+    table = pq.read_table(tmp_path / "table.parquet")
     arguments = ["clean", "table.parquet", "--label", "label", "--out", tables.OUT]
     assert tables.command(arguments, tmp_path, is_quick=True) == (0, "")
     tables.check_parquet(table, "clean", tmp_path / tables.OUT)
@@ -211,8 +212,7 @@ def test_row_10_a_dictionary_that_unpacks_to_gigabytes(tmp_path):
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(8000, np.int32)), words.dictionary)
     plain = pa.array(np.arange(8000) % 2)
     pq.write_table(pa.table({"word": column, "label": plain}), tmp_path / "t.parquet")
-    words = limited(["clean", "t.parquet", "--label", "label"], tmp_path)
-    assert "memory" in words
+    assert "t.parquet" in limited(["clean", "t.parquet", "--label", "label"], tmp_path)
 
 
 @pytest.mark.process
@@ -232,7 +232,8 @@ def test_row_10_an_image_that_never_ends(kind, tmp_path):
         (tmp_path / "images" / name).mkdir(parents=True)
         for number in range(12):
             place = tmp_path / "images" / name / f"{number}.png"
-            Image.new("RGB", (8, 8), (number, 0, 0)).save(place)
+            pixels = np.random.default_rng(number).integers(0, 255, (8, 8, 3), np.uint8)
+            Image.fromarray(pixels).save(place)
     strange = tmp_path / "images" / "cats" / "strange.png"
     strange.symlink_to("/dev/zero") if kind == "zeros" else os.mkfifo(strange)
     done = subprocess.run(
@@ -342,6 +343,27 @@ def test_cells_of_bytes_are_told_of(tmp_path):
     arguments = ["clean", "table.parquet", "--label", "label", "--out", tables.OUT]
     code, err = tables.command(arguments, tmp_path, is_quick=True)
     assert code == 0 or ("table.parquet" in err and err.endswith(".\n"))
+
+
+def test_a_dictionary_of_one_word(tmp_path):
+    table = pa.table({"word": pa.array(["x"] * 30).dictionary_encode(), "a": [k % 7 for k in range(30)],
+                      "label": [f"c{k % 2}" for k in range(30)]})  # fmt: skip
+    pq.write_table(table, tmp_path / "table.parquet")
+    arguments = ["clean", "table.parquet", "--label", "label", "--out", tables.OUT]
+    assert tables.command(arguments, tmp_path, is_quick=True) == (0, "")
+
+
+def test_constant_images_are_no_error(tmp_path):
+    """Gradients that hardly change: their squares are zero in float32."""
+    from PIL import Image
+
+    for name in ("cats", "dogs"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for number in range(12):
+            image = Image.new("RGB", (8, 8), (number, 0, 0))
+            image.save(tmp_path / "images" / name / f"{number}.png")
+    code, err = tables.command(["clean", "images", "--out", tables.OUT], tmp_path, is_quick=False)
+    assert code == 0 or err.count("\n") == 1
 
 
 def test_an_output_folder_that_is_a_circle_of_links(tmp_path):
