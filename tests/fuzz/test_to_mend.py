@@ -346,7 +346,8 @@ def test_cells_of_bytes_are_told_of(tmp_path):
 
 
 def test_a_dictionary_of_one_word(tmp_path):
-    table = pa.table({"word": pa.array(["x"] * 30).dictionary_encode(), "a": [k % 7 for k in range(30)],
+    word = pa.array(["x"] * 30).dictionary_encode()
+    table = pa.table({"word": word, "a": [k % 7 for k in range(30)],
                       "label": [f"c{k % 2}" for k in range(30)]})  # fmt: skip
     pq.write_table(table, tmp_path / "table.parquet")
     arguments = ["clean", "table.parquet", "--label", "label", "--out", tables.OUT]
