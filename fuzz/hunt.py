@@ -90,7 +90,7 @@ def main(check: Callable[[int], None], slowest: float) -> None:
             check(asked.seed)
         print("nothing found")
         return
-    script, begun, found, made = sys.argv[0], time.monotonic(), 0, 0
+    script, begun, found, made = os.path.relpath(sys.argv[0]), time.monotonic(), 0, 0
     for seed in range(asked.start, asked.start + asked.count):
         if time.monotonic() - begun > asked.seconds:
             break

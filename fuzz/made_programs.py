@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 DECAY, MANY, CLASSES, GROUPS = 0.9, 2**33, 3, 4
+LARGE, MANY_ROWS = 0.04, 40_000
 
 
 class Words(NamedTuple):
@@ -177,6 +178,8 @@ def draw(rng: np.random.Generator) -> Program:
     tree = str(rng.choice(["dict", "tuple", "list", "array"]))
     if has_intercept or has_empty:
         tree = "dict" if tree == "array" else tree
+    if weight != "sigmoid" and rng.random() < LARGE:
+        rows = MANY_ROWS  # from where products with the rows are kept
     used = {"sigmoid": rows, "by class": CLASSES}.get(weight)
     pack, unpack = _trees(tree)
     x_parts = {"strength": np.full(() if shared else columns, 0.3)}
