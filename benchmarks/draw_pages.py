@@ -1,11 +1,12 @@
-"""Draw the pictures of docs/performance.md and docs/results.md from tables in docs.
+"""Draw the pictures of docs/performance.md and docs/results.md.
 
-A picture holds no number of its own, so it cannot say anything but what its table says.
+The numbers come from the table of docs/performance.md and from benchmarks/records/claims.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 DOCS = Path(__file__).parent.parent / "docs"
+CLAIMS = Path(__file__).parent / "records" / "claims.jsonl"
 OURS, PAPER, OTHERS = "#0072b2", "#d55e00", "#999999"
-TITLES = "Covtype", "MNIST cleaning"
+TITLES = {"covtype": "Covtype", "mnist": "MNIST cleaning"}
 
 
 def table(page: str, heading: str) -> list[list[str]]:
@@ -49,13 +51,13 @@ def speed() -> Any:
         axes.annotate(share, (max(found), place), xytext=(10, 0), textcoords="offset points",
                       bbox={"fc": "white", "ec": "none", "pad": 1},
                       va="center", fontsize=9)  # fmt: skip
-    names = [f"{what}\nbeside {beside}" for what, beside, *_ in rows]
+    names = [f"{what}\ncompared with {other}" for what, other, *_ in rows]
     axes.set_yticks(range(len(rows)), names, fontsize=8)
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlim(0.002, 8)
     axes.set_xticks([0.01, 0.1, 1], ["1/100", "1/10", "the same time"])
-    axes.set_title("Time beside the alternative: further left is faster")
+    axes.set_title("Time compared with the alternative: further left is faster")
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
@@ -67,20 +69,21 @@ def colour(method: str) -> str:
 
 
 def claims() -> Any:
-    """Bars of what is left of the way after 10 s, one panel per problem."""
-    rows = table("lab/comparison.md", "method")
+    """Bars of the gap after 10 s, one panel per problem."""
+    lines = CLAIMS.read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
     figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
-    names = [row[0] for row in rows]
-    for column, (axes, title) in enumerate(zip(panels, TITLES, strict=True), start=1):
+    names = [row["method"] for row in rows]
+    for axes, (problem, title) in zip(panels, TITLES.items(), strict=True):
         for place, row in enumerate(rows):
-            left = numbers(row[column])[0]
-            axes.barh(place, left, color=colour(row[0]))
-            axes.annotate(row[column].split(" (")[0], (left, place), xytext=(4, 0),
+            left = numbers(row[problem])[0]
+            axes.barh(place, left, color=colour(row["method"]))
+            axes.annotate(row[problem], (left, place), xytext=(4, 0),
                           textcoords="offset points", va="center", fontsize=9)  # fmt: skip
         axes.set_title(title)
         axes.set_xlim(0, 122)
         axes.set_xticks([0, 50, 100], ["0 %", "50 %", "100 %"])
-        axes.set_xlabel("left of the way after 10 s")
+        axes.set_xlabel("gap left after 10 s")
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_yticks(range(len(rows)), names)
     panels[0].invert_yaxis()

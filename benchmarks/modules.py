@@ -1,8 +1,8 @@
-"""How many of our modules a call enters, and the way it takes through the packages.
+"""How many of our modules a call enters, and which packages call which.
 
     python benchmarks/modules.py                  # the table, with the targets
     python benchmarks/modules.py minimize-jax     # the modules of one call, package by package
-    python benchmarks/modules.py --draw docs      # the pictures of docs/architecture.md
+    python benchmarks/modules.py --draw docs/calls    # the pictures of docs/architecture.md
 
 A module is entered where a profiler sees one of its functions called; imports do not count. Each
 call runs in a process of its own, since caches hide what a first call does.
@@ -88,10 +88,12 @@ TARGETS = {
     "BilevelRidge": 20,
     "LabelCleaner": 30,
 }
+BOX = 660  # the width of a box in the pictures
+DOWN, UP = "#47608a", "#c0392b"
 IMPORTS = {"<module>", "__set_name__", "__init_subclass__", "__class_getitem__"}
 
 
-class Way:
+class Profile:
     """What a profiler sees of a call: the modules, in order, and which of them calls which."""
 
     def __init__(self) -> None:
@@ -131,20 +133,20 @@ class Way:
 
 
 def traced(name: str) -> dict[str, Any]:
-    """The way of one call, in this process."""
+    """What one call enters, in this process."""
     scope: dict[str, Any] = {}
     exec(PREPARE[name], scope)
-    way = Way()
-    threading.setprofile(way)
-    sys.setprofile(way)
+    seen = Profile()
+    threading.setprofile(seen)
+    sys.setprofile(seen)
     try:
         scope["call"]()
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
     return {
-        "modules": list(way.modules),
-        "calls": sorted((*pair, n) for pair, n in way.calls.items()),
+        "modules": list(seen.modules),
+        "calls": sorted((*pair, n) for pair, n in seen.calls.items()),
     }
 
 
@@ -170,45 +172,57 @@ def package_of(module: str) -> str:
     return module.partition("/")[0].removesuffix(".py")
 
 
-def drawn(name: str, way: dict[str, Any]) -> str:
-    """An SVG of a way: a box a package with the modules entered, an arrow where one calls another.
+def purpose(package: str) -> str:
+    """The first line of a package's docstring."""
+    path = HOME / package / "__init__.py"
+    path = path if path.exists() else HOME / f"{package}.py"
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return doc.partition("\n")[0].replace("`", "").rstrip(".:")
 
-    Layers go from top to bottom; an arrow that goes up is red.
+
+def drawn(name: str, seen: dict[str, Any]) -> str:
+    """An SVG of a call: a box for each package with the modules entered, arrows for the calls.
+
+    Layers go from top to bottom. Each arrow has a lane of its own, right of the boxes; an arrow
+    that goes up is red.
     """
     inside: dict[str, list[str]] = {}
-    for module in way["modules"]:
+    for module in seen["modules"]:
         inside.setdefault(package_of(module), []).append(module.partition("/")[2] or module)
-    rows = [[package for package in row if package in inside] for row in [["__init__"], *layers()]]
-    rows = [row for row in rows if row]
-    width, y, boxes, shapes = 940, 40, {}, []
-    for row in rows:
-        each = (width - 40) // len(row)
-        height = 0
-        for at, package in enumerate(row):
-            texts = wrapped(inside[package], (each - 330) // 7)
-            tall = 26 + 16 * len(texts)
-            boxes[package] = (20 + at * each, y, each - 20, tall)
-            shapes.append(box(package, texts, *boxes[package]))
-            height = max(height, tall)
-        y += height + 34
-    order = {package: at for at, row in enumerate(rows) for package in row}
-    pairs = sorted({(package_of(a), package_of(b)) for a, b, _ in way["calls"]})
-    arrows = [
-        arrow(boxes[a], boxes[b], at, upwards=order[b] <= order[a])
-        for at, (a, b) in enumerate((a, b) for a, b in pairs if a != b)
-    ]
-    title = f"{name}: {len(way['modules'])} modules, {lines_in(way['modules']):,} lines in them"
-    head = f'<text x="20" y="24" font-size="15" font-weight="bold">{escape(title)}</text>'
+    packages = [each for row in [["__init__"], *layers()] for each in row if each in inside]
+    pairs = {(package_of(a), package_of(b)) for a, b, _ in seen["calls"]}
+    order = {package: at for at, package in enumerate(packages)}
+    # Short arrows first, so that they lie inside the long ones.
+    arrows = sorted(
+        ((order[a], order[b]) for a, b in pairs if a != b),
+        key=lambda ends: (abs(ends[0] - ends[1]), ends),
+    )
+    ends: list[list[int]] = [[] for _ in packages]  # of each box, the lanes that touch it
+    for lane, (of, to) in enumerate(arrows):
+        ends[of].append(lane)
+        ends[to].append(lane)
+    shapes, tops, y = [], [], 44
+    for at, package in enumerate(packages):
+        texts = wrapped(inside[package], BOX // 7)
+        tall = max(34 + 16 * len(texts), 10 + 9 * len(ends[at]))
+        shapes.append(box(package, texts, y, tall))
+        tops.append(y)
+        y += tall + 14
+    for lane, (of, to) in enumerate(arrows):
+        start, end = (tops[at] + 9 + 9 * ends[at].index(lane) for at in (of, to))
+        shapes.append(arrow(start, end, 20 + BOX + 16 + 11 * lane, upwards=to < of))
+    width = 20 + BOX + 30 + 11 * len(arrows)
+    modules = f"{len(seen['modules'])} modules, {lines_in(seen['modules']):,} lines in them"
+    head = f'<text x="20" y="26" font-size="15" font-weight="bold">{escape(name)}: {modules}</text>'
     marks = "".join(
         f'<marker id="{i}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         f'orient="auto"><path d="M0 0L8 4L0 8z" fill="{c}"/></marker>'
-        for i, c in (("down", "#47608a"), ("up", "#c0392b"))
+        for i, c in (("down", DOWN), ("up", UP))
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" font-size="12" '
         f'font-family="sans-serif"><defs>{marks}</defs>'
-        f'<rect width="{width}" height="{y}" fill="white"/>'
-        f"{head}{''.join(shapes)}{''.join(arrows)}</svg>\n"
+        f'<rect width="{width}" height="{y}" fill="white"/>{head}{"".join(shapes)}</svg>\n'
     )
 
 
@@ -222,27 +236,25 @@ def wrapped(modules: list[str], columns: int) -> list[str]:
     return lines
 
 
-def box(package: str, texts: list[str], x: int, y: int, width: int, height: int) -> str:
+def box(package: str, texts: list[str], y: int, height: int) -> str:
     said = "".join(
-        f'<text x="{x + 130}" y="{y + 20 + 16 * at}">{escape(text)}</text>'
+        f'<text x="30" y="{y + 36 + 16 * at}">{escape(text)}</text>'
         for at, text in enumerate(texts)
     )
     return (
-        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="#eef2f8" '
-        f'stroke="#47608a"/>'
-        f'<text x="{x + 10}" y="{y + 20}" font-weight="bold">{escape(package)}</text>{said}'
+        f'<rect x="20" y="{y}" width="{BOX}" height="{height}" rx="6" fill="#eef2f8" '
+        f'stroke="{DOWN}"/><text x="30" y="{y + 18}"><tspan font-weight="bold">{escape(package)}'
+        f'</tspan><tspan dx="12" fill="#57606a">{escape(purpose(package))}</tspan></text>{said}'
     )
 
 
-def arrow(of: tuple, to: tuple, at: int, upwards: bool) -> str:
-    """An arrow between two boxes, right of the text, each in a column of its own."""
-    (x1, y1, w1, h1), (x2, y2, w2, h2) = of, to
-    start, end = (x + min(690 + 7 * at, w - 10) for x, w in ((x1, w1), (x2, w2)))
-    color, mark = ("#c0392b", "up") if upwards else ("#47608a", "down")
-    top, bottom = (y1, y2 + h2) if upwards else (y1 + h1, y2)
+def arrow(start: int, end: int, lane: int, upwards: bool) -> str:
+    """An arrow from the right edge of a box, along its lane, to the right edge of another."""
+    color, mark = (UP, "up") if upwards else (DOWN, "down")
+    edge = 20 + BOX
     return (
-        f'<path d="M{start} {top}L{end} {bottom}" stroke="{color}" stroke-opacity=".7" '
-        f'fill="none" marker-end="url(#{mark})"/>'
+        f'<path d="M{edge} {start}H{lane}V{end}H{edge + 1}" stroke="{color}" fill="none" '
+        f'marker-end="url(#{mark})"/>'
     )
 
 
@@ -251,18 +263,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("call", nargs="?", choices=[*PREPARE], help="show the modules of this call")
-    parser.add_argument("--draw", type=Path, metavar="DIR", help="write way-*.svg into this folder")
+    parser.add_argument(
+        "--draw", type=Path, metavar="DIR", help="write a picture of each call into this folder"
+    )
     parser.add_argument("--trace", choices=[*PREPARE], help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.trace:
         print(json.dumps(traced(asked.trace)))
     elif asked.call:
-        way = of_fresh_process(asked.call)
-        print(f"{len(way['modules'])} modules, {lines_in(way['modules']):,} lines in them")
-        print("\n".join(sorted(way["modules"])))
+        modules = of_fresh_process(asked.call)["modules"]
+        print(f"{len(modules)} modules, {lines_in(modules):,} lines in them")
+        print("\n".join(sorted(modules)))
     elif asked.draw:
+        asked.draw.mkdir(parents=True, exist_ok=True)
         for name in TARGETS:
-            (asked.draw / f"way-{name}.svg").write_text(drawn(name, of_fresh_process(name)))
+            (asked.draw / f"{name}.svg").write_text(drawn(name, of_fresh_process(name)))
     else:
         print(f"{'call':<16} {'modules':>8} {'target':>7} {'lines':>7}")
         for name in PREPARE:

@@ -67,7 +67,7 @@ def jaxopt(python: str, seeds: list[int]) -> None:
         def images(file: str, rate: str, seed: int = seed) -> None:
             found = _found(python, "distillation", file, rate, 300)
             judged = torch.tensor(found["x"]).reshape(10, 1, 28, 28)
-            right = distillation.judged(judged, "softmax", seed, False)
+            right = distillation.scored(judged, "softmax", seed, False)
             print(f"| ten images, jaxopt, rate {rate}, seed {seed} | {right:.3f} |", flush=True)
 
         _each(given, images)

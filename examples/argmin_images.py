@@ -2,10 +2,10 @@
 
     y*(x) = argmin_y |y - noisy|^2 / 2 + sum_k exp(s_k) sum_i sqrt((f_k * y)_i^2 + 1e-3)
 
-Total variation has two filters f_k (differences across and down) and one strength s, the field of
-experts learns its filters and a strength for each; x is found by the gradient of the error on
-crops of scikit-learn's pictures, and judged on other crops, beside the best single strength that a
-search finds for total variation on those very crops.
+Total variation has two filters f_k (differences across and down) and one strength s. The field of
+experts learns its filters, and a strength for each. The gradient of the error on crops of
+scikit-learn's pictures finds x. The error on other crops is compared with that of total variation
+at the best single strength, which a search finds on those very crops.
 
 python examples/argmin_images.py [--small]
 """
@@ -112,7 +112,7 @@ def main() -> None:
     for name, mean_square in (
         ("noisy", ((test[1] - test[0]) ** 2).mean().item()),
         ("total variation, by gradient", error(total_variation(torch.tensor(strength)), *test)),
-        ("total variation, by search on the judging crops", search.fun),
+        ("total variation, by search on the test crops", search.fun),
         ("field of experts", error(field_of_experts(torch.tensor(numbers)), *test)),
     ):
         print(f"PSNR of {name}: {psnr(float(mean_square)):.2f}")

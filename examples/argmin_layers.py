@@ -1,4 +1,4 @@
-"""Three problems with an argmin inside, each in a few lines, with the answer people get by search.
+"""Three problems with an argmin inside, each in a few lines, and the answer that a search gives.
 
 python examples/argmin_layers.py [--small]
 """
@@ -58,9 +58,9 @@ def svm_dual(rows: int) -> tuple[float, float]:
         signs[:, None] * kernel * signs + 1e-9 * unit, -np.ones(rows), signs[None], np.zeros(1),
         np.vstack([unit, -unit]), np.concatenate([np.ones(rows), np.zeros(rows)]),
     )  # fmt: skip
-    judge = SVC(C=1.0, gamma=1 / 30, tol=1e-10).fit(features, signs)
+    reference = SVC(C=1.0, gamma=1 / 30, tol=1e-10).fit(features, signs)
     theirs = np.zeros(rows)
-    theirs[judge.support_] = abs(judge.dual_coef_[0])
+    theirs[reference.support_] = abs(reference.dual_coef_[0])
     return float(abs(y).max()), float(abs(y - theirs).max())
 
 
@@ -78,10 +78,10 @@ def equilibrium(steps: int) -> tuple[float, float]:
     def layer(x: dict[str, Any], y: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
         return torch.tanh(x["W"] @ y + x["U"] @ data + x["b"])
 
-    apart = lambda x, y, data: ((y - layer(x, y, data)) ** 2).sum() / 2
+    distance = lambda x, y, data: ((y - layer(x, y, data)) ** 2).sum() / 2
 
     def loss() -> torch.Tensor:
-        fixed_point = lambda data: untuned.argmin(apart, x, torch.zeros(6).double(), data=data)
+        fixed_point = lambda data: untuned.argmin(distance, x, torch.zeros(6).double(), data=data)
         return ((torch.func.vmap(fixed_point)(inputs) @ x["out"] - targets) ** 2).mean()
 
     optimizer = torch.optim.Adam(x.values(), lr=0.03)
@@ -99,8 +99,8 @@ def main() -> None:
     small = parser.parse_args().small
     torch.set_num_threads(1)
     print("lasso, validation loss: by gradient {:.6f}, by a grid {:.6f}".format(*lasso_strength()))
-    largest, apart = svm_dual(60 if small else 200)
-    print(f"SVM by its dual: largest weight {largest:.3f}, farthest from libsvm {apart:.1e}")
+    largest, off = svm_dual(60 if small else 200)
+    print(f"SVM by its dual: largest weight {largest:.3f}, farthest from libsvm {off:.1e}")
     first, last = equilibrium(5 if small else 300)
     print(f"equilibrium layer, loss: {first:.4f} before, {last:.4f} after")
 

@@ -1,13 +1,13 @@
-"""Dataset distillation: ten images, one per digit, such that who trains on them knows MNIST.
+"""Dataset distillation: ten images, one per digit, that replace MNIST for training.
 
     python examples/distillation.py softmax     a linear model
     python examples/distillation.py lenet       LeNet
 
-x are the ten images, y is the model trained on them, f its loss on many real rows; all rows, solved
-exactly. For LeNet y are the last layers of several LeNets whose other layers are random, and drawn
-anew now and then: images for one network and its path are of no use to another. Judged by models
-trained on the ten images alone, all layers, from fresh starts, and never by y itself. UNTUNED_DATA
-names the folder of mnist.npz.
+x holds the ten images, y is the model trained on them, and f is its loss on many real rows. g is
+solved exactly, on all rows. For LeNet, y holds the last layers of several LeNets whose other layers
+are random and redrawn now and then: images made for one network are of no use to another. The score
+comes from new models that train all their layers on the ten images alone, never from y.
+UNTUNED_DATA names the folder of mnist.npz.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def means(features: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([features[labels == c].mean(0) for c in range(10)])
 
 
-def judged(images: Tensor, task: str, seed: int, small: bool) -> float:
+def scored(images: Tensor, task: str, seed: int, small: bool) -> float:
     """Test accuracy of a model trained on ten images alone, from a start of its own."""
     raw = datasets.load("mnist")
     torch.manual_seed(1000 + seed)
@@ -131,7 +131,7 @@ def main() -> None:
             ("the mean image of each class", means(features, labels), 0.0),
             ("ten learned images", images, seconds),
         ):
-            right = judged(given, asked.task, seed, asked.small)
+            right = scored(given, asked.task, seed, asked.small)
             found.setdefault(name, []).append((right, took))
     for name, runs in found.items():
         right, took = np.array(runs).T

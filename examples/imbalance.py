@@ -1,4 +1,4 @@
-"""Classes of very different sizes: weights of rows from a few trusted rows of all classes.
+"""Classes of very different sizes: a few trusted rows of all classes give every row a weight.
 
     python examples/imbalance.py two-digits     4 against 9 at 99.5 : 0.5, 10 trusted rows, LeNet
     python examples/imbalance.py tail-50        MNIST, the largest class 50 times the smallest

@@ -1,4 +1,4 @@
-"""What the examples share: a task, a network, the controls, and the same loop with a reweighter."""
+"""What the examples share: a task, a network, the controls, and the loop with a reweighter."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def accuracy(model: nn.Module, features: Tensor, labels: Tensor) -> float:
 
 
 def averaged(model: nn.Module) -> AveragedModel:
-    """The mean of a network over about its latest hundred steps, which every run here is judged by.
+    """The mean of a network over about its latest hundred steps, which gives every run its score.
 
     Whoever compares the last step of one run with that of another compares noise.
     """
@@ -130,9 +130,9 @@ def plain(
             loss.backward()
             optimizer.step()
             mean.update_parameters(model)
-        judged = 0.0 if together else accuracy(mean, task.trusted_features, task.trusted_labels)
-        if judged >= best:
-            best = judged
+        scored = 0.0 if together else accuracy(mean, task.trusted_features, task.trusted_labels)
+        if scored >= best:
+            best = scored
             kept = accuracy(mean, task.test_features, task.test_labels)
     return Outcome(kept, float("nan"), time.process_time() - start)
 

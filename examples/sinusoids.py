@@ -2,9 +2,10 @@
 
     python examples/sinusoids.py maml
 
-x are the weights of a network, y those of one network for each task, g the loss of each on the ten
-points of its task plus its distance from x, f their loss on other points of the same tasks. Judged
-on new tasks: from the start x, the same g is solved by Adam, and its error on other points counts.
+x holds the weights of a network, and y those of one network for each task. g is the loss of each on
+the ten points of its task plus its distance from x, and f their loss on other points of the same
+tasks. The score comes from new tasks: Adam solves the same g from the start x, and the error on
+other points counts.
 """
 
 from __future__ import annotations
@@ -60,22 +61,22 @@ def losses(y: Weights, points: tuple[Tensor, Tensor]) -> Tensor:
 
 def inner(x: Weights, y: Weights, points: tuple[Tensor, Tensor]) -> Tensor:
     """What a task's network is trained by: its ten points, and not far from x."""
-    apart = sum(((part - x[name]) ** 2).sum((1, 2)) for name, part in y.items())
-    return (losses(y, points) + PENALTY / 2 * apart).mean()
+    distance = sum(((part - x[name]) ** 2).sum((1, 2)) for name, part in y.items())
+    return (losses(y, points) + PENALTY / 2 * distance).mean()
 
 
 def split(data: tuple[Tensor, Tensor]) -> tuple[Any, Any]:
-    """The ten points that are given, and the ten that judge."""
+    """The ten points that are given, and the ten that test."""
     return tuple(part[:, :POINTS] for part in data), tuple(part[:, POINTS:] for part in data)
 
 
 def learned(seed: int, count: int, steps: int) -> tuple[Weights, float]:
     """The start found on many tasks, and the processor seconds it took."""
-    given, judging = split(tasks(count, seed))
+    given, tested = split(tasks(count, seed))
     start = network(seed)
     began = time.process_time()
     result = untuned.minimize(
-        lambda x, y: losses(y, judging).mean(), lambda x, y: inner(x, y, given),
+        lambda x, y: losses(y, tested).mean(), lambda x, y: inner(x, y, given),
         start, for_each(start, count), method=untuned.solvers.Auto(network=True), max_steps=steps,
     )  # fmt: skip
     return result.x, time.process_time() - began
@@ -96,7 +97,7 @@ def joint(seed: int, count: int, steps: int) -> Weights:
 
 def error(start: Weights, count: int, steps: int) -> float:
     """The mean square error on other points of new tasks, after training on ten of each."""
-    given, judging = split(tasks(count, 10**6))
+    given, tested = split(tasks(count, 10**6))
     y = {name: part.requires_grad_() for name, part in for_each(start, count).items()}
     optimizer = torch.optim.Adam(y.values(), lr=0.01)
     for _ in range(steps):
@@ -104,7 +105,7 @@ def error(start: Weights, count: int, steps: int) -> float:
         (inner(start, y, given) * count).backward()
         optimizer.step()
     with torch.no_grad():
-        return float(losses(y, judging).mean())
+        return float(losses(y, tested).mean())
 
 
 def main() -> None:

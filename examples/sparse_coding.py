@@ -3,9 +3,9 @@
     code_i(D) = argmin_y |patch_i - D^T y|^2 / 2 + strength sum_j |y_j|,
     min_D mean_i |patch_i - D^T code_i(D)|^2 / 2 + strength |code_i(D)|_1,
 
-all codes in one call, each with its own support. Judged by the same objective on other patches,
-beside a random dictionary and scikit-learn's `MiniBatchDictionaryLearning`, whose dictionary is
-given the same codes.
+One call finds all codes, each with its own support. The same objective on other patches is compared
+with that of a random dictionary and of scikit-learn's `MiniBatchDictionaryLearning`, whose
+dictionary is given the same codes.
 
 python examples/sparse_coding.py [--small]
 """

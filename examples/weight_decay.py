@@ -2,11 +2,11 @@
 
     python examples/weight_decay.py mnist
 
-1,000 training rows with 30 % of labels drawn anew, 1,000 right rows to judge decays by, a CNN.
-Decays are judged by the loss at its best temperature: wrong labels and decays both make a network
-say everything with less confidence, which the loss as it is punishes and accuracy does not.
-Optuna searches one decay, on a log scale, by accuracy, for as many processor seconds as learning
-all took; each of its trials trains for as many epochs. UNTUNED_DATA names the folder of mnist.npz.
+A CNN trains on 1,000 rows with 30 % of the labels redrawn; 1,000 rows with right labels choose the
+decays. f is the loss at its best temperature: wrong labels and decays both make a network less
+confident, which the plain loss punishes and accuracy does not. Optuna searches one decay, on a log
+scale, by accuracy, for as many processor seconds as learning all of them took. Each of its trials
+trains for as many epochs. UNTUNED_DATA names the folder of mnist.npz.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def task(seed: int, small: bool) -> Task:
     random, count = np.random.default_rng(seed), 200 if small else 1000
     order = random.permutation(len(raw["y_train"]))
     train = order[:count]
-    judging = of_each_class(raw["y_train"], order[count:], count)
+    validation = of_each_class(raw["y_train"], order[count:], count)
     given = raw["y_train"].astype(np.int64)
     hit = train[random.random(count) < 0.3]
     given[hit] = random.integers(0, 10, len(hit))
-    parts = [(raw["X_train"][rows], given[rows]) for rows in (train, judging)]
+    parts = [(raw["X_train"][rows], given[rows]) for rows in (train, validation)]
     tests = slice(0, 500 if small else None)
     parts.append((raw["X_test"][tests], raw["y_test"][tests]))
     return Task(*(tensor for X, y in parts for tensor in tensors(X, y)))
@@ -100,7 +100,7 @@ def learned(given: Task, epochs: int, seed: int) -> tuple[float, float, list[flo
 def trained(
     given: Task, decay: float, epochs: int, seed: int, together: bool = False
 ) -> tuple[float, float]:
-    """Accuracy on judging and on test rows with one decay for all, by Adam and averaged."""
+    """Accuracy on validation and on test rows with one decay for all, by Adam and averaged."""
     torch.manual_seed(seed)
     model = small_cnn()
     features, labels = all_rows(given) if together else (given.features, given.labels)
@@ -113,8 +113,8 @@ def trained(
         (cross_entropy(model(features[index]), labels[index]) + penalty).backward()
         optimizer.step()
         mean.update_parameters(model)
-    judged = accuracy(mean, given.trusted_features, given.trusted_labels)
-    return judged, accuracy(mean, given.test_features, given.test_labels)
+    scored = accuracy(mean, given.trusted_features, given.trusted_labels)
+    return scored, accuracy(mean, given.test_features, given.test_labels)
 
 
 def searched(given: Task, epochs: int, seed: int, seconds: float) -> tuple[float, float, int]:
@@ -126,12 +126,12 @@ def searched(given: Task, epochs: int, seed: int, seconds: float) -> tuple[float
     best, found, began = -1.0, 0.0, time.process_time()
     while time.process_time() - began < seconds or not study.trials:
         trial = study.ask()
-        judged, tested = trained(
+        scored, tested = trained(
             given, trial.suggest_float("decay", 1e-6, 1.0, log=True), epochs, seed
         )
-        study.tell(trial, judged)
-        if judged > best:
-            best, found = judged, tested
+        study.tell(trial, scored)
+        if scored > best:
+            best, found = scored, tested
     return found, time.process_time() - began, len(study.trials)
 
 

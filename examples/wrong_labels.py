@@ -1,9 +1,9 @@
 """Wrong labels: weights of rows on MNIST and on CIFAR-100's coarse classes.
 
-    python examples/wrong_labels.py mnist          half of 5,000 labels drawn anew
+    python examples/wrong_labels.py mnist          half of 5,000 labels redrawn
     python examples/wrong_labels.py mnist-40       40 % of them
     python examples/wrong_labels.py mnist-next     40 % of them become the next class
-    python examples/wrong_labels.py cifar          coarse classes, 40 % drawn anew
+    python examples/wrong_labels.py cifar          coarse classes, 40 % redrawn
     python examples/wrong_labels.py cifar-next     coarse classes, 40 % become the next class
     python examples/wrong_labels.py cifar-human    coarse classes as people gave them
 

@@ -1,6 +1,7 @@
 """What README and docs say is run, and what they point to exists."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -60,13 +61,39 @@ def test_pictures_are_drawn_from_the_tables_of_their_pages(tmp_path):
         assert f"](results/{name}.png)" in (ROOT / "docs" / page).read_text()
 
 
-def test_architecture_page_lists_every_room():
+@pytest.mark.process
+def test_a_picture_of_a_job_is_drawn_by_its_script(tmp_path):
+    script = ROOT / "benchmarks" / "draw_jobs.py"
+    subprocess.run([sys.executable, script, "regularization", "--out", tmp_path], check=True)
+    assert (tmp_path / "regularization.png").stat().st_size > 10_000
+    jobs = runpy.run_path(str(script))["PICTURES"]
+    assert {path.stem for path in (ROOT / "docs" / "jobs").iterdir()} == set(jobs)
+
+
+def test_pictures_are_small():
+    for path in (ROOT / "docs").rglob("*.*"):
+        assert path.suffix not in (".png", ".svg") or path.stat().st_size < 100_000, path
+
+
+def test_architecture_page_lists_every_package_and_has_its_pictures():
     text = (ROOT / "docs" / "architecture.md").read_text()
     source = ROOT / "src" / "untuned"
     for path in (*source.iterdir(), *source.glob("*/*/")):
         name = path.name + "/" if path.is_dir() else path.name
         if name not in ("__pycache__/", "py.typed"):
             assert f"`{name}`" in text, name
+    targets = runpy.run_path(str(ROOT / "benchmarks" / "modules.py"))["TARGETS"]
+    assert set(targets) == set(re.findall(r"\(calls/([\w-]+)\.svg\)", text))
+
+
+def test_a_picture_of_a_call_shows_each_package_and_which_calls_which():
+    drawn = runpy.run_path(str(ROOT / "benchmarks" / "modules.py"))["drawn"]
+    calls = [("run/loop.py", "ops/jax.py", 3), ("ops/jax.py", "run/loop.py", 1)]
+    modules = ["run/loop.py", "ops/jax.py", "diagnostics.py"]
+    picture = drawn("a <call>", {"modules": modules, "calls": calls})
+    assert "a &lt;call&gt;: 3 modules" in picture
+    assert re.findall(r'font-weight="bold">(\w+)<', picture) == ["diagnostics", "run", "ops"]
+    assert re.findall(r"url\(#(\w+)\)", picture) == ["down", "up"]
 
 
 def test_every_rule_of_the_benchmark_is_kept_by_a_test_that_exists():

@@ -1,69 +1,67 @@
-"""The page of `untuned coreset`: what was kept, per class."""
+"""The page of `untuned coreset`: the rows that were kept, and how many of each class."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from untuned.report import charts, drawings, page, rows
+from untuned.report import charts, drawings, page, pictures
 from untuned.report.grid import grid
-from untuned.report.run_page import Contents, Run
+from untuned.report.run_page import Contents, Run, first_of
 
 if TYPE_CHECKING:
     import pandas
+
+MOST_ROWS = 500  # more would slow down a phone; the table in the folder has all of them
+ACCURACY = (
+    " A model trained on them is right on {accuracy_on_other_rows:.1%} of the other rows; trained "
+    "on as many rows picked at random it is right on {accuracy_of_random_rows:.1%}. The other rows "
+    "took part in the choice, so this is not a test on fresh data."
+)
+MOST_COLUMNS = 12  # of the user's columns; nobody would read more
 
 
 def contents(run: Run) -> Contents:
     """Kept rows per class, their weights, and the rows themselves."""
     summary, kept = run.found["summary"], run.table("kept")
     lead = f"Kept {summary['kept']:,} of {summary['rows']:,} rows."
-    if summary["accuracy_on_other_rows"] is not None:
-        lead += (
-            f" A model trained on them is right on {summary['accuracy_on_other_rows']:.1%} of the "
-            f"other rows; trained on as many rows picked at random it is right on "
-            f"{summary['accuracy_of_random_rows']:.1%}. The other rows took part in the choice, so "
-            "this is not a test on fresh data."
-        )
+    lead += "" if summary["accuracy_on_other_rows"] is None else ACCURACY.format_map(summary)
     weights = kept.iloc[:, 1]
-    return Contents(
-        f"Rows to keep of {run.source}",
-        lead,
-        [
-            page.Section("Kept per class", body=_per_class(summary)),
-            page.Section(
-                "Weights of the kept rows",
-                "How much each kept row counts in training.",
-                drawings.side_by_side(
-                    drawings.histogram(weights, "Weights", "weight", 0, float(weights.max()))
-                ),
-            ),
-            _rows(run, kept),
-        ],
+    chart = drawings.histogram(weights, "Weights", "weight", 0, float(weights.max()))
+    counts = "How much each kept row counts in training."
+    about = (
+        "The heaviest first. Press a heading to sort. Rows are counted from 0; all of them, with "
+        f"all columns, are in {run.found['files']['kept']}.{first_of(MOST_ROWS, len(kept))}"
     )
+    sections = [
+        page.Section("Kept per class", body=_per_class(summary)),
+        page.Section("Weights of the kept rows", counts, page.side_by_side(chart)),
+        page.Section("Kept rows", about, _rows(run, kept.iloc[:MOST_ROWS])),
+    ]
+    return Contents(f"Rows to keep of {run.source}", lead, sections)
 
 
 def _per_class(summary: dict[str, Any]) -> str:
     import pandas
 
     classes, chosen = summary["classes"], summary["kept_per_class"]
-    frame = pandas.DataFrame(
-        {
-            "class": list(classes),
-            "rows": list(classes.values()),
-            "kept": [chosen[name] for name in classes],
-        }
-    )
+    frame = pandas.DataFrame({"class": list(classes), "rows": list(classes.values())})
+    frame["kept"] = [chosen[name] for name in classes]
     shares = {
         "share of all rows": frame["rows"] / frame["rows"].sum(),
         "share of the kept": frame["kept"] / frame["kept"].sum(),
     }
     chart = charts.side_by_side(charts.groups(list(classes), shares, "Classes before and after"))
     for name, values in shares.items():
-        frame[name] = values.map(lambda share: f"{share:.1%}")
+        frame[name] = values.map("{:.1%}".format)
     return chart + grid(frame, "Classes", sorted_by="class")
 
 
-def _rows(run: Run, kept: pandas.DataFrame) -> page.Section:
+def _rows(run: Run, kept: pandas.DataFrame) -> str:
+    """Row, weight and label, then the user's columns; images are drawn."""
+    label = run.found["input"]["label"]
     front = kept.iloc[:, :2].set_axis(["row", "weight"], axis=1)
-    front = front.assign(label=kept[run.found["input"]["label"]].astype(str))
-    text = "The heaviest first. " + rows.note(run, "kept", len(kept))
-    return page.Section("Kept rows", text, rows.view(run, kept, 2, front, ("label",)))
+    front = front.assign(label=kept[label].astype(str))
+    uris, theirs = pictures.split(kept.iloc[:, 2:].drop(columns=label), run.found["images"])
+    theirs = theirs.iloc[:, :MOST_COLUMNS]
+    twice = {name: f"{name} (yours)" for name in theirs.columns if name in front.columns}
+    return grid(front.join(theirs.rename(columns=twice)), "Rows", ("label",), uris)

@@ -1,4 +1,4 @@
-"""The page of `untuned regularize`: the strengths first."""
+"""The page of `untuned regularize`: penalty strengths, how they were found, and coefficients."""
 
 from __future__ import annotations
 
@@ -6,35 +6,30 @@ from typing import Any
 
 from untuned.report import charts, page
 from untuned.report.grid import grid
-from untuned.report.run_page import Contents, Run
+from untuned.report.run_page import Contents, Run, first_of
 from untuned.util import wording
 
 MOST_BARS = 40
 MOST_COEFFICIENTS = 500
 MOST_ENTERED = 20
-FIRST = (0,)  # where the names of features, groups or classes are
+FIRST = (0,)  # the column with the names of features, groups or classes
 
 
 def contents(run: Run) -> Contents:
-    """Strengths per feature, as a chart and a table, and the coefficients."""
+    """Strengths as a chart and a table, their path, and the coefficients."""
     summary, found = run.found["summary"], run.found["input"]
     coefficients = run.table("coefficients", names=FIRST)
-    largest = coefficients.iloc[:MOST_COEFFICIENTS]
-    return Contents(
-        f"Penalties for {found['label']} in {run.source}",
+    title = f"Penalties for {found['label']} in {run.source}"
+    lead = (
         f"A linear model of {found['task']} from {summary['rows']:,} rows and "
-        f"{summary['features']:,} features. {strengths_in_words(summary)}",
-        [
-            _strengths(run),
-            _path(run),
-            page.Section(
-                "Coefficients",
-                "Of the standardised features, so that their sizes can be compared."
-                + _cut(len(coefficients), len(largest)),
-                grid(largest.rename(columns={largest.columns[0]: "feature"}), "Coefficients"),
-            ),
-        ],
+        f"{summary['features']:,} features. {strengths_in_words(summary)}"
     )
+    about = "Of the standardised features, so that their sizes can be compared."
+    about += first_of(MOST_COEFFICIENTS, len(coefficients))
+    largest = coefficients.rename(columns={coefficients.columns[0]: "feature"})
+    table = grid(largest.iloc[:MOST_COEFFICIENTS], "Coefficients")
+    last = page.Section("Coefficients", about, table)
+    return Contents(title, lead, [_strengths(run), _path(run), last])
 
 
 def _strengths(run: Run) -> page.Section:
@@ -47,38 +42,29 @@ def _strengths(run: Run) -> page.Section:
         shown = strengths.iloc[:MOST_BARS]
         if len(shown) < len(strengths):
             text += f" The chart shows the {len(shown)} weakest of {len(strengths):,}."
-        names = [str(name) for name in shown[what]]
-        chart = charts.side_by_side(charts.dots(names, shown["strength"], "penalty strength"))
+        chart = charts.side_by_side(_dots(shown, what, "penalty strength"))
     table = strengths.rename(columns={"largest_coefficient": "largest coefficient"})
-    return page.Section(
-        "One strength" if what == "all" else f"Strength per {what}",
-        text,
-        chart + grid(table, "Penalty strengths", sorted_by="strength"),
-    )
+    chart += grid(table, "Penalty strengths", sorted_by="strength")
+    return page.Section("One strength" if what == "all" else f"Strength per {what}", text, chart)
 
 
 def _path(run: Run) -> page.Section:
-    """The way there: coefficients, loss, strengths, and features as they enter."""
+    """Coefficients and loss along one strength, the search, and features as they enter."""
     path, entered = run.table("path"), run.table("entered", names=FIRST)
+    lines, search = run.table("lines", names=FIRST), run.table("search", names=FIRST)
     best = float(path["strength"].iloc[int(path["loss"].argmin())])
-    first = entered.iloc[:MOST_ENTERED]
-    names = [str(name) for name in first["feature"]]
     return page.Section(
         "The path",
-        "What was seen while one strength served for all, strong penalties on the left: "
-        "coefficients of standardised features, and the mean loss of the rows held back with its "
-        "standard error. The dashed line is where it is least. Then how the strengths were found, "
-        "step by step, and the features in the order in which they enter the model. Coloured "
-        "are the first few; the mouse names the others.",
+        "First, one strength for all features, strong penalties on the left: coefficients of "
+        "standardised features, and the mean loss of the rows held back with its standard error. "
+        "The dashed line marks the least loss. Then how the strengths were found, step by step, "
+        "and the features in the order in which they enter the model. The first few have "
+        "colours; the mouse shows the names of the others.",
         charts.side_by_side(
-            charts.lines(
-                run.table("lines", names=FIRST), "strength", "coefficient", "Coefficients", best
-            ),
+            charts.lines(lines, "strength", "coefficient", "Coefficients", best),
             charts.band(path, "Loss of rows held back", best),
-            charts.lines(
-                run.table("search", names=FIRST), "step", "strength", "Strengths as they were found"
-            ),
-            charts.dots(names, first["strength"], "strength at which a feature enters"),
+            charts.lines(search, "step", "strength", "Strengths as they were found"),
+            _dots(entered.iloc[:MOST_ENTERED], "feature", "strength at which a feature enters"),
         ),
     )
 
@@ -87,18 +73,16 @@ def strengths_in_words(summary: dict[str, Any]) -> str:
     """What was chosen, in one sentence."""
     count = summary["strengths"]
     low, high = (wording.number(summary[f"{end}_strength"], 2) for end in ("smallest", "largest"))
+    where = "on rows held back from training"
     if count == 1:
-        return f"The penalty strength {low} was chosen on rows held back from training."
+        return f"The penalty strength {low} was chosen {where}."
     if summary["smallest_strength"] == summary["largest_strength"]:
         return (
-            f"All {count:,} penalty strengths are {low}: on rows held back from training, "
-            "different ones did no better than one for all."
+            f"All {count:,} penalty strengths are {low}: {where}, different ones did no better "
+            "than one for all."
         )
-    return (
-        f"{count:,} penalty strengths from {low} to {high} were chosen on rows held back from "
-        "training."
-    )
+    return f"{count:,} penalty strengths from {low} to {high} were chosen {where}."
 
 
-def _cut(there: int, shown: int) -> str:
-    return "" if shown == there else f" Shown are the first {shown:,} of {there:,}."
+def _dots(frame: Any, names: str, axis: str) -> Any:
+    return charts.dots(list(map(str, frame[names])), frame["strength"], axis)

@@ -6,29 +6,27 @@ import html
 import importlib
 import json
 import os
-from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from untuned.report import drawings, page
 from untuned.report.grid import grid
-from untuned.tables.files import EXPECTED
-from untuned.util import lock
-from untuned.util.folder import RESULT
+from untuned.tables import files
+from untuned.util.folder import RESULT, put
 from untuned.util.wording import brief, reason
 
 if TYPE_CHECKING:
     import pandas
 
-# command -> the module whose function `contents(run)` gives title, lead and first sections.
-PAGES = {
-    "clean": "untuned.report.clean_page",
-    "coreset": "untuned.report.coreset_page",
-    "regularize": "untuned.report.regularize_page",
-}
+# Commands with a page. The function `contents(run)` of the module `clean_page` gives the title, the
+# lead and the first sections of the first one, and so on.
+COMMANDS = ("clean", "coreset", "regularize")
 FILE = "report.html"
-# What making a page raises when its files were changed by hand.
+EXPECTED_FOLDER = "expected a folder that untuned clean, regularize or coreset wrote."
+# What making a page raises if somebody has changed its files by hand.
 CHANGED_BY_HAND = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError)
+OFTEN_MANY = ("pixels", "mostly zero")  # kinds of columns of which neighbours share a line
 
 
 class Run(NamedTuple):
@@ -37,13 +35,9 @@ class Run(NamedTuple):
     folder: Path
     found: dict[str, Any]  # result.json
 
-    def table(
-        self, name: str, as_text: bool = False, names: Sequence[int] = ()
-    ) -> pandas.DataFrame:
+    def table(self, name: str, **how: Any) -> pandas.DataFrame:
         """One of the run's tables; see `files.read_own`."""
-        from untuned.tables import files
-
-        return files.read_own(self.folder, str(self.found["files"][name]), as_text, names)
+        return files.read_own(self.folder, str(self.found["files"][name]), **how)
 
     @property
     def source(self) -> str:
@@ -57,7 +51,6 @@ class Contents(NamedTuple):
     title: str
     lead: str
     sections: list[page.Section]
-    footer: str = ""
     deck: str = ""  # cards to decide on; the sections are then folded away above them
 
 
@@ -65,19 +58,15 @@ def read(folder: Path) -> Run:
     """The run in a folder; an error of one sentence where there is none."""
     path = folder / RESULT
     if not path.is_file():
-        raise ValueError(
-            f"There is no {path}; expected a folder that untuned clean, regularize or coreset "
-            "wrote."
-        )
+        raise ValueError(f"There is no {path}; {EXPECTED_FOLDER}")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         command = found["command"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ValueError(
-            f"{path} is not the result of a run on a table; expected a folder that untuned clean, "
-            "regularize or coreset wrote."
+            f"{path} is not the result of a run on a table; {EXPECTED_FOLDER}"
         ) from error
-    if not isinstance(command, str) or command not in PAGES:
+    if not isinstance(command, str) or command not in COMMANDS:
         raise ValueError(f"{path} was written by the command {brief(command)}, which has no page.")
     return Run(folder, found)
 
@@ -88,14 +77,9 @@ def write(folder: Path, out: Path) -> Path:
     path = out / FILE
     if out.resolve() != folder.resolve():
         _check_ours(path)
-    contents = _contents(run)
+    content = _html(run).encode()
     out.mkdir(parents=True, exist_ok=True)
-    with lock.held(path) as private:
-        try:
-            page.write(private, *contents)
-            private.replace(path)
-        finally:
-            private.unlink(missing_ok=True)
+    put(path, content)
     return path
 
 
@@ -113,22 +97,23 @@ def _check_ours(path: Path) -> None:
     )
 
 
-def _contents(run: Run) -> Contents:
-    """All that the page says; an error of one sentence where files contradict each other."""
+def _html(run: Run) -> str:
+    """The page; an error of one sentence where files contradict each other."""
     try:
-        module = importlib.import_module(PAGES[run.found["command"]])
-        made = module.contents(run)
+        module = importlib.import_module(f"untuned.report.{run.found['command']}_page")
+        made: Contents = module.contents(run)
         footer = (
             f"Made by untuned {run.found['versions']['untuned']} on {run.found['made']}. All "
-            "numbers are in result.json and the tables beside this page."
+            "numbers are in result.json and the tables next to this page."
         )
-        return made._replace(sections=[*made.sections, *_about(run)], footer=footer)
+        sections = [*made.sections, *_about(run)]
+        return page.whole(made.title, made.lead, sections, footer, made.deck)
     except CHANGED_BY_HAND as error:
-        if isinstance(error, ValueError) and str(error).endswith(EXPECTED):
+        if isinstance(error, ValueError) and str(error).endswith(files.EXPECTED):
             raise
         raise ValueError(
             f"The files of {run.folder} contradict each other ({type(error).__name__}: "
-            f"{reason(error, 80)}); {EXPECTED}"
+            f"{reason(error, 80)}); {files.EXPECTED}"
         ) from error
 
 
@@ -139,19 +124,20 @@ def how_it_ended(status: str, message: str) -> list[str]:
     return [message] if status in ("diverged", "cap_hit") else []
 
 
+def first_of(most: int, there: int) -> str:
+    """A sentence where a page shows only the first rows of a table."""
+    return "" if there <= most else f" Shown are the first {most:,} of {there:,}."
+
+
 def _about(run: Run) -> list[page.Section]:
-    """What every run has: how it went, what was done with the columns, settings, versions."""
+    """What every page has: how the run went, what became of each column, settings, versions."""
     found = run.found
-    return [
-        *([_search(run)] if found["run"] else []),
-        page.Section("Columns", "\n\n".join(found["notes"]), _columns(found["columns"])),
-        page.Section(
-            "Settings and versions",
-            body=f"<pre><code>{html.escape(found['command_line'])}</code></pre>\n"
-            + f'<div class="charts">{_pairs("setting", found["input"] | found["settings"])}'
-            + f"{_pairs('package', found['versions'])}</div>",
-        ),
-    ]
+    settings = _pairs("setting", found["input"] | found["settings"])
+    command = f"<pre><code>{html.escape(found['command_line'])}</code></pre>\n"
+    tables = page.side_by_side(settings, _pairs("package", found["versions"]))
+    columns = page.Section("Columns", "\n\n".join(found["notes"]), _columns(found["columns"]))
+    last = page.Section("Settings and versions", body=command + tables)
+    return [_search(run), columns, last] if found["run"] else [columns, last]
 
 
 def _search(run: Run) -> page.Section:
@@ -163,44 +149,33 @@ def _search(run: Run) -> page.Section:
         f"{about['compile_seconds']:.1f} s of compilation. It minimizes the outer loss, whose "
         "gradient, the hypergradient, should fall."
     )
-    return page.Section(
-        "The run",
-        "\n\n".join([*how_it_ended(about["status"], about["message"]), took]),
-        drawings.convergence(history),
-    )
+    text = "\n\n".join([*how_it_ended(about["status"], about["message"]), took])
+    return page.Section("The run", text, drawings.convergence(history))
 
 
 def _columns(columns: list[dict[str, Any]]) -> str:
-    """What was done with each column; neighbours treated alike share a line."""
+    """What was done with each column; many neighbours of one kind share a line."""
     import pandas
 
     if not columns:  # a matrix has none
         return ""
 
-    lines: list[dict[str, Any]] = []
-    for column in columns:
-        alike = lines and all(lines[-1][key] == column[key] for key in ("kind", "note"))
-        if alike and column["kind"] in ("pixels", "mostly zero"):
-            lines[-1] |= {"last": column["name"], "count": lines[-1]["count"] + 1}
-        else:
-            lines.append(column | {"last": column["name"], "count": 1})
-    shown = [
-        {
-            "column": line["name"] if line["count"] == 1 else f"{line['name']} to {line['last']}",
-            "kind": line["kind"],
-            "what was done": line["note"],
-            "missing": line["missing"],
-        }
-        for line in lines
-    ]
-    return grid(pandas.DataFrame(shown), "Columns of the table", choices=("kind",))
+    def key(place: int) -> Any:
+        kind, note = columns[place]["kind"], columns[place]["note"]
+        return (kind, note) if kind in OFTEN_MANY else place
+
+    lines = []
+    for _, places in groupby(range(len(columns)), key):
+        first, *others = (columns[place] for place in places)
+        name = f"{first['name']} to {others[-1]['name']}" if others else first["name"]
+        lines.append((name, first["kind"], first["note"], first["missing"]))
+    frame = pandas.DataFrame(lines, columns=["column", "kind", "what was done", "missing"])
+    return grid(frame, "Columns of the table", choices=("kind",))
 
 
 def _pairs(what: str, values: dict[str, Any]) -> str:
     import pandas
 
-    rows = [
-        (name.replace("_", " "), "not set" if value is None else str(value))
-        for name, value in values.items()
-    ]
-    return page.table(pandas.DataFrame(rows, columns=[what, "value"]))
+    texts = ["not set" if value is None else str(value) for value in values.values()]
+    names = [name.replace("_", " ") for name in values]
+    return page.table(pandas.DataFrame({what: names, "value": texts}))
