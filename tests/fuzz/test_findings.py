@@ -37,6 +37,7 @@ def least_squares(words, offset, dtype):
     return f, g, sides
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offset", [0, 2000])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_row_1_years_lose_no_digits(library, offset):
@@ -54,6 +55,7 @@ def test_row_1_years_lose_no_digits(library, offset):
     assert value < 1.2 * best
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [6, 40])
 def test_row_4_a_resumed_run_is_the_same(size, dtype):
