@@ -20,11 +20,12 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_matrix, save_npz
 
+import untuned
 from untuned.commands import job, record, sources
 from untuned.report import run_page
 from untuned.run.checkpoint import storage
 from untuned.run.result import COLUMNS, History, Result
-from untuned.tables import decisions, files, images, labels, row_files
+from untuned.tables import decisions, files, group_files, images, labels, row_files
 from untuned_paper import datasets
 from untuned_paper.comparison import records
 
@@ -216,6 +217,39 @@ def read_decisions(folder: Path, content: bytes) -> None:
         assert np.isin(found.values, ["yes", "no"]).all()
 
 
+def read_groups(folder: Path, content: bytes) -> None:
+    """Which columns of a table share a strength."""
+    path, of = folder / "groups.csv", folder / "train.csv"
+    path.write_bytes(content)
+    sample_table().to_csv(of, index=False)
+    ready = job.make_ready(of, "label", None)
+    with sentence_or_result():
+        found = group_files.read(path, ready.columns, of)
+        assert set(found) == {each.name for each in ready.columns if each.kind != "left out"}
+
+
+def read_matrix(folder: Path, content: bytes) -> None:
+    """A matrix without a table, with its labels in it."""
+    path = folder / "words.npz"
+    path.write_bytes(content)
+    with sentence_or_result():
+        found, values = row_files.matrix(path, "topic")[:2]
+        assert found.shape[0] == len(values)
+
+
+def read_rows_on_disk(folder: Path, content: bytes) -> None:
+    """A Parquet file whose rows a run reads batch by batch."""
+    path, zero = folder / "rows.parquet", np.zeros(1)
+    path.write_bytes(content)
+    with sentence_or_result():
+        untuned.minimize(
+            lambda x, y: ((y - 1) ** 2).sum(),
+            lambda x, y, b: ((y - x) ** 2).sum() + (b["age"] * y).mean() ** 2,
+            zero, zero, inner_data=untuned.parquet(path, columns=["age"]), batch_size=8,
+            method="s-tfbo", max_steps=2,
+        )  # fmt: skip
+
+
 def read_texts(folder: Path, content: bytes) -> None:
     """A table that may have columns of texts, the last column being the label."""
     path = folder / "train.csv"
@@ -260,6 +294,9 @@ TARGETS: dict[str, Callable[[Path, bytes], None]] = {
     "features": read_features,
     "probabilities": read_probabilities,
     "decisions": read_decisions,
+    "groups": read_groups,
+    "matrix": read_matrix,
+    "rows-on-disk": read_rows_on_disk,
     "texts": read_texts,
     "image": read_image,
 }
@@ -271,6 +308,16 @@ def seeds(name: str, folder: Path) -> list[bytes]:
     csv = table.to_csv(index=False).encode()
     parquet = folder / "seed.parquet"
     table.to_parquet(parquet)
+    if name == "rows-on-disk":
+        return [parquet.read_bytes()]
+    if name == "groups":
+        names = [name for name in table.columns if name != "label"]
+        pairs = pd.DataFrame({"column": names, "group": ["a", "b"] * (len(names) // 2) + ["a"]})
+        return [pairs.to_csv(index=False).encode(), b"column,group\n"]
+    if name == "matrix":
+        words = folder / "words.npz"
+        np.savez(words, X=np.ones((24, 3)), topic=np.arange(24) % 2)
+        return [words.read_bytes()]
     if name in ("table", "trusted"):
         other = csv.decode().replace(",", ";").encode("utf-8-sig")
         return [csv, parquet.read_bytes(), other, b"a,b\n1,2\n", b"a\n1\n2\n"]

@@ -7,6 +7,7 @@ no code when it is loaded.
 from __future__ import annotations
 
 import re
+from datetime import date, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -36,6 +37,8 @@ WITH_COMMA = r"[-+]?\d+([. ]\d{3})*,\d+"
 MONEY = r"([$€£¥]|USD|EUR|GBP|CHF|JPY|CNY|INR)"
 GROUPED = r"(\d{1,3}([,'\u2019\s]\d{3})+(\.\d+)?|\d+([.,]\d+)?)"
 WITH_SIGNS = rf"\(?[-+]?({MONEY}\s?)?[-+]?{GROUPED}(\s?([%‰°]|{MONEY})|\s[^\W\d_]{{1,3}})?\)?"
+
+DAYS = (date, time, timedelta)
 
 Kind = Literal["numbers", "mostly zero", "pixels", "categories", "text", "left out"]
 
@@ -123,6 +126,7 @@ def _as_used(frame: pandas.DataFrame, columns: list[Column]) -> pandas.DataFrame
 
 
 def _understand_one(values: pandas.Series, path: Path, is_pixel: bool, text: texts.Parts) -> Column:
+    import pandas
     from pandas.api import types
 
     name, missing, there = str(values.name), int(values.isna().sum()), values.dropna()
@@ -130,13 +134,17 @@ def _understand_one(values: pandas.Series, path: Path, is_pixel: bool, text: tex
     def column(kind: Kind, note: str) -> Column:
         return Column(name, kind, note, missing)
 
+    # Lists and bytes, which Parquet can hold, cannot be compared or shown.
+    own = there.cat.categories if isinstance(there.dtype, pandas.CategoricalDtype) else there
+    kinds = {type(each) for each in own} if own.dtype == object else {str}
+    if not all(issubclass(each, (str, bool, *DAYS)) for each in kinds):
+        return column("left out", "neither numbers nor text")
     if _are_dates(there):
         return column(
             "left out", "dates or times; give numbers, such as days since, if they matter"
         )
-    # Lists and the like, which Parquet can hold, cannot be compared, and so not be counted.
-    if values.dtype == object and not there.map(lambda each: isinstance(each, str | bool)).all():
-        return column("left out", "neither numbers nor text")
+    if not all(issubclass(each, (str, bool)) for each in kinds):
+        return column("left out", "text and dates mixed")
     distinct = there.nunique()
     if distinct == 0:
         return column("left out", "no values")
@@ -205,8 +213,6 @@ def _counts_rows(there: pandas.Series, name: str, distinct: int) -> bool:
 
 def _are_dates(there: pandas.Series) -> bool:
     """Dates or times by type, or text that nearly always holds a year, a month and a day."""
-    from datetime import date, time, timedelta
-
     from pandas.api import types
 
     if types.is_datetime64_any_dtype(there) or types.is_timedelta64_dtype(there):
@@ -214,7 +220,7 @@ def _are_dates(there: pandas.Series) -> bool:
     if types.is_numeric_dtype(there) or not len(there):
         return False
     sample = there.iloc[:200]
-    if sample.map(lambda value: isinstance(value, date | time | timedelta)).all():
+    if all(isinstance(value, DAYS) for value in sample):
         return True
     day = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})(\D.*)?"
     return bool(sample.astype(str).str.fullmatch(day).mean() > 0.9)

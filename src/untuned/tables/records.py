@@ -177,7 +177,7 @@ class ParquetRecords:
         # A filter keeps the file's own chunks, so that no text grows beyond what an array can hold.
         table = table.filter(pyarrow.array(is_asked))
         if (np.diff(rows) < 0).any():
-            table = table.take(np.argsort(np.argsort(rows)))
+            table = _taken(table, np.argsort(np.argsort(rows)))
         if front is not None:
             ours = pyarrow.Table.from_pandas(front, preserve_index=False)
             for place, name in enumerate(ours.column_names):
@@ -202,4 +202,19 @@ class ParquetRecords:
             column = pyarrow.chunked_array([*column.chunks, numbers], column.type)
             at[list(new.numbers)] = len(table) + np.arange(len(numbers))
         own = table.schema.field(new.column).with_type(column.type)
-        return table.set_column(new.column, own, column.take(pyarrow.array(at)))
+        return table.set_column(new.column, own, _taken(column, at))
+
+
+def _taken(values: Any, rows: np.ndarray) -> Any:
+    """Rows of a column or table in another order. pyarrow takes slices of any type, and single rows
+    not of all types (views of text)."""
+    import pyarrow
+
+    try:
+        return values.take(pyarrow.array(rows))
+    except pyarrow.ArrowNotImplementedError:
+        if isinstance(values, pyarrow.Table):
+            columns = [_taken(column, rows) for column in values.columns]
+            return pyarrow.Table.from_arrays(columns, schema=values.schema)
+        pieces = [piece for row in rows for piece in values.slice(int(row), 1).chunks]
+        return pyarrow.chunked_array(pieces, values.type)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from untuned.util.wording import reason
+
 Columns = Mapping[str, str | Sequence[str]]
 TURNED = 1024  # rows made from columns at a time
 
@@ -57,10 +59,9 @@ class ParquetSource:
         try:
             self._files = [reader.ParquetFile(file) for file in files]
         except (ArrowInvalid, OSError) as error:
-            reason = " ".join(str(error).split())[:120]
             raise ValueError(
-                f"{name} is {str(path)!r}, which could not be read as Parquet ({reason}); give a "
-                "Parquet file, or NumPy arrays."
+                f"{name} is {str(path)!r}, which could not be read as Parquet ({reason(error)}); "
+                "give a Parquet file, or NumPy arrays."
             ) from None
         self._name = name
         self._groups = [
