@@ -11,7 +11,8 @@ times over) gained less than 0.1 % of everything. Both are left out where the us
 tolerance.
 
 It has **stalled** where no shorter step lowers Phi~ though more is promised, unless |h| has fallen
-by the square root of rounding by then.
+by the square root of rounding by then; and where it would be over but y was not solved for, twice
+in a row, as where g has no minimum: h says nothing there.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Progress(NamedTuple):
     before: Mark = Mark()
     failures: int = 0
     idle: int = 0
+    unsolved: int = 0  # steps in a row that left y far from a solution
+    largest: float = 0.0  # norm of grad_y g
 
 
 def after(state: State, at: Point, ahead: Next, epsilon: float) -> tuple[int, Progress]:
@@ -67,6 +70,7 @@ def after(state: State, at: Point, ahead: Next, epsilon: float) -> tuple[int, Pr
     # Where g curves downwards there may be no v, and then h says nothing.
     idle = so_far.idle + 1 if promised <= trifle and at.has_v else 0
     failures = 0 if at.accepted else so_far.failures + 1
+    unsolved = 0 if at.solved else so_far.unsolved + 1
     # No way down is the goal all the same, where |h| has fallen as far as f can resolve.
     at_rest = failures >= FAILURES and ahead.norm <= epsilon**0.5 * first_norm
     lost = idle >= IDLE and promised <= epsilon * size_of_f
@@ -89,4 +93,8 @@ def after(state: State, at: Point, ahead: Next, epsilon: float) -> tuple[int, Pr
         verdict = STALLED
     else:
         verdict = ENOUGH if enough else GO_ON
-    return verdict, Progress(first_norm, first, last, before, failures, idle)
+    if unsolved and verdict in (CONVERGED, ENOUGH):
+        verdict = STALLED if unsolved >= FAILURES else GO_ON
+    return verdict, Progress(
+        first_norm, first, last, before, failures, idle, unsolved, at.largest
+    )  # fmt: skip

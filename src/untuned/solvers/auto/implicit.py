@@ -10,6 +10,9 @@ grad_yy g, grad_xy g at the new (x, y),
     Phi~ = f(x, y) - <v, grad_y g(x, y)>           Phi(x), but for the square of the error of y
     p  = -B h                                            B: limited-memory BFGS
 
+Where x has bounds, B is of the entries that are free of them, and starts from the size of each.
+In any other set p is the spectral projected gradient.
+
 The first step stays where it is. The files: line_search.py chooses s, inner.py solves for y and v,
 ending.py says when a run is over. All of it is plain Python on the oracles: JAX, torch or NumPy
 evaluate f, g and their derivatives, and nothing else is compiled.
@@ -28,10 +31,10 @@ holds in any unit of x. Later steps are at most tenfold the last, so a wrong gue
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from untuned.data.batches import Batch
-from untuned.ops import Tree
+from untuned.ops import Ops, Tree
 from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.auto import ending, line_search
 from untuned.solvers.auto.ending import Progress
@@ -42,6 +45,8 @@ from untuned.solvers.numerics.hessian_model import Model, Renewal
 
 MOST_LINEAR_STEPS = 1000
 FIRST_LENGTH = 0.1  # of x's size
+MOST_MASKS = 10  # of free entries that are tried
+KEPT = 0.1  # share of the descent that must be left where bounds stop entries
 SHORTER = 0.01  # of the last step, after a search that failed
 
 
@@ -95,6 +100,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         measure_error=at.error,
         inner_steps=at.work.newton_steps,
         linear_steps=at.work.linear_steps,
+        capped=int(not at.solved),
         indefinite=int(at.indefinite or not at.has_v),
         verdict=verdict,
         counts=Counts(at.tries, at.work.gradients, at.work.products, 1),
@@ -140,20 +146,63 @@ def _next(o: Oracles, state: State, at: Point, hypergrad: Tree) -> Next:
 def _direction(
     o: Oracles, memory: lbfgs.Pairs, x: Tree, hypergrad: Tree, length: float
 ) -> tuple[Tree, float, float]:
-    """The direction p, the norm that is zero at a stationary point, and a step size to report.
+    """The direction p, the norm that is zero at a stationary point, and a step size to report."""
+    ops, norm, known = o.ops, o.ops.norm(hypergrad), lbfgs.pairs(o.ops, memory)
+    along = lbfgs.scale(ops, known[-1]) if known else length / (norm if norm > 0 else 1.0)
+    project: Any = o.project
+    if project is not None:
+        p = _spectral(ops, project, x, hypergrad, along)
+        if not known:  # entries that a bound holds are no part of the length
+            free = ops.norm(ops.tree_map(lambda h, move: h * (move != 0), hypergrad, p))
+            along = length / free if free > 0 else along
+            p = _spectral(ops, project, x, hypergrad, along)
+        norm = ops.norm(p) / along
+        if known and _has_bounds(ops, project, x, hypergrad, along):
+            p = _inside(ops, project, known, x, hypergrad, p)
+        return p, norm, along
+    if known:
+        return lbfgs.direction(ops, known, hypergrad), norm, along
+    return ops.tree_map(lambda leaf: -along * leaf, hypergrad), norm, along
 
-    Under a constraint: the spectral projected gradient (Birgin, Martinez and Raydan), since only
-    the projection of the set is known.
+
+def _spectral(ops: Ops, project: Any, x: Tree, hypergrad: Tree, along: float) -> Tree:
+    """p of the spectral projected gradient (Birgin, Martinez and Raydan), which suits any set."""
+    return ops.sub(project(ops.axpy(-along, hypergrad, x)), x)
+
+
+def _has_bounds(ops: Ops, project: Any, x: Tree, hypergrad: Tree, along: float) -> bool:
+    """Whether the set of x looks like one of bounds for each entry, by two projected points.
+
+    There an entry goes as far as it is asked to, or to a bound and no farther.
     """
-    ops, norm = o.ops, o.ops.norm(hypergrad)
-    short = length / (norm if norm > 0 else 1.0)
-    along = lbfgs.scale(ops, memory) if memory.kept > 0 else short
-    if o.project is not None:
-        p = ops.sub(o.project(ops.axpy(-along, hypergrad, x)), x)
-        return p, ops.norm(p) / along, along
-    if memory.kept > 0:
-        return lbfgs.direction(ops, memory, hypergrad), norm, along
-    return ops.tree_map(lambda leaf: -short * leaf, hypergrad), norm, along
+    near, far = (ops.axpy(-part * along, hypergrad, x) for part in (1.0, 2.0))
+    at, farther = project(near), project(far)
+    other = ops.tree_map(lambda a, b, c: (a != b) * (b != c) * 1.0, near, at, farther)
+    return bool(ops.norm(other) == 0)
+
+
+def _inside(
+    ops: Ops, project: Any, known: list[lbfgs.Pair], x: Tree, hypergrad: Tree, spectral: Tree
+) -> Tree:
+    """p of BFGS for entries that are free of their bounds, and `spectral` for the others.
+
+    That leaves entries where they are that a bound holds. Entries that BFGS takes beyond a bound
+    stop there; where that costs most of the descent, they are not free either.
+    """
+    mask = ops.tree_map(lambda move: (move != 0) * 1.0, spectral)
+    for _ in range(MOST_MASKS):
+        free = lbfgs.restricted(ops, known, mask)
+        if not free:
+            break
+        slopes = ops.tree_map(lambda h, one: h * one, hypergrad, mask)
+        wanted = lbfgs.direction(ops, free, slopes, lbfgs.sizes(ops, free))
+        aim = ops.axpy(1.0, wanted, x)
+        at = project(aim)
+        moved = ops.sub(at, x)
+        if ops.dot(slopes, moved) <= KEPT * ops.dot(slopes, wanted):
+            return ops.tree_map(lambda a, b, one: one * a + (1 - one) * b, moved, spectral, mask)
+        mask = ops.tree_map(lambda one, a, b: one * (a == b), mask, aim, at)
+    return spectral
 
 
 def _first_length(longest: float, f: float, norm: float) -> float:

@@ -31,37 +31,78 @@ def empty(ops: Ops, x: Tree) -> Pairs:
 
 
 def remember(ops: Ops, memory: Pairs, s: Tree, z: Tree) -> Pairs:
-    """Add a pair, if it curves upwards."""
-    product = ops.dot(s, z)
-    if not product > CURVED * ops.norm(s) * ops.norm(z):
+    """Add a pair, if it curves upwards where x has moved; bounds may hold the rest of x."""
+    product, change = ops.dot(s, z), ops.tree_map(lambda a, b: a * (b != 0), z, s)
+    if not product > CURVED * ops.norm(s) * ops.norm(change):
         return memory
     pair = s, z, ops.array(1 / product, s)
     stacks = ops.push((memory.s, memory.z, memory.inverse), pair)
     return Pairs(stacks[0], stacks[1], stacks[2], memory.kept + 1)
 
 
-def scale(ops: Ops, memory: Pairs) -> float:
-    """<s, z> / <z, z> of the newest pair: the length of a step along a gradient."""
-    newest = ops.tree_map(lambda stack: stack[-1], memory.z)
-    return 1 / (ops.number(memory.inverse[-1]) * ops.dot(newest, newest))
+Pair = tuple[Tree, Tree, float]  # s, z and 1 / <s, z>
 
 
-def direction(ops: Ops, memory: Pairs, gradient: Tree) -> Tree:
-    """-B gradient; there is a pair."""
+def pairs(ops: Ops, memory: Pairs) -> list[Pair]:
+    """The pairs one by one, the newest last."""
 
-    def pair(k: int) -> tuple[Tree, Tree, float]:
+    def pair(k: int) -> Pair:
         s, z = (ops.tree_map(lambda stack: stack[k], part) for part in (memory.s, memory.z))
         return s, z, ops.number(memory.inverse[k])
 
-    q, weights = gradient, {}
-    places = range(max(PAIRS - memory.kept, 0), PAIRS)
-    for k in reversed(places):
-        s, z, inverse = pair(k)
-        weights[k] = inverse * ops.dot(s, q)
-        q = ops.axpy(-weights[k], z, q)
-    factor = scale(ops, memory)
-    q = ops.tree_map(lambda leaf: factor * leaf, q)
-    for k in places:
-        s, z, inverse = pair(k)
-        q = ops.axpy(weights[k] - inverse * ops.dot(z, q), s, q)
+    return [pair(k) for k in range(max(PAIRS - memory.kept, 0), PAIRS)]
+
+
+def restricted(ops: Ops, known: list[Pair], mask: Tree) -> list[Pair]:
+    """What the pairs say of some entries alone, those with a mask of one."""
+    found = []
+    for whole in known:
+        s, z = (ops.tree_map(lambda part, one: part * one, each, mask) for each in whole[:2])
+        product = ops.dot(s, z)
+        if product > CURVED * ops.norm(s) * ops.norm(z):
+            found.append((s, z, 1 / product))
+    return found
+
+
+def scale(ops: Ops, newest: Pair) -> float:
+    """<s, z> / <z, z> of the newest pair: the length of a step along a gradient."""
+    _, z, inverse = newest
+    return 1 / (inverse * ops.dot(z, z))
+
+
+def sizes(ops: Ops, known: list[Pair]) -> Tree:
+    """How far each entry has moved for a change of its slope of one, from all pairs.
+
+    Where nothing is known of an entry: as far as that of the newest pair.
+    """
+    otherwise, (s, z, _) = scale(ops, known[-1]), known[-1]
+    moves, changes = ops.zeros_like(s), ops.zeros_like(z)
+    for s, z, _ in known:
+        moves, changes = (
+            ops.tree_map(lambda total, part: total + part * part, total, part)
+            for total, part in ((moves, s), (changes, z))
+        )
+
+    def ratio(move: Any, change: Any) -> Any:
+        none = (move == 0) | (change == 0)
+        return ((move + none * otherwise**2) / (change + none)) ** 0.5
+
+    return ops.tree_map(ratio, moves, changes)
+
+
+def direction(ops: Ops, known: list[Pair], gradient: Tree, unit: Tree = None) -> Tree:
+    """-B gradient; there is a pair. `unit` says how far entries go beside each other."""
+    q, weights = gradient, []
+    for s, z, inverse in reversed(known):
+        weights.append(inverse * ops.dot(s, q))
+        q = ops.axpy(-weights[-1], z, q)
+    if unit is None:
+        factor = scale(ops, known[-1])
+        q = ops.tree_map(lambda leaf: factor * leaf, q)
+    else:
+        _, z, inverse = known[-1]
+        factor = 1 / (inverse * ops.dot(z, ops.tree_map(lambda a, b: a * b, unit, z)))
+        q = ops.tree_map(lambda leaf, each: factor * each * leaf, q, unit)
+    for (s, z, inverse), weight in zip(known, reversed(weights), strict=True):
+        q = ops.axpy(weight - inverse * ops.dot(z, q), s, q)
     return ops.tree_map(lambda leaf: -leaf, q)
