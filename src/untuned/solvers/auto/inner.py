@@ -4,7 +4,7 @@
     v:  H v = grad_y f
 
 with H = grad_yy g at (x, y). Systems are solved by conjugate gradients, preconditioned by a model M
-of the inverse of H (numerics/hessian_model.py). Where M comes from all rows, Newton's direction is
+of the inverse of H (numerics/preconditioner.py). Where M comes from all rows, Newton's direction is
 d = -M grad_y g, which takes no product, as long as such steps lower g at t = 1 and leave at most a
 quarter of the error's energy: another one takes half a product, and conjugate gradients one.
 
@@ -25,7 +25,7 @@ from untuned.ops import Tree
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.numerics import conjugate_gradient
 from untuned.solvers.numerics.conjugate_gradient import Map, energy
-from untuned.solvers.numerics.hessian_model import ALL_ROWS, NONE_YET, Model, Renewal
+from untuned.solvers.numerics.preconditioner import ALL_ROWS, NONE_YET, Model, Renewal
 from untuned.util import watch
 
 MOST_STEPS, MOST_HALVINGS = 20, 30

@@ -10,7 +10,7 @@ from untuned.ops import Tree
 from untuned.problem.derivatives import Oracles, Outer
 from untuned.solvers.auto import inner
 from untuned.solvers.auto.inner import Work
-from untuned.solvers.numerics.hessian_model import Model, Renewal
+from untuned.solvers.numerics.preconditioner import Model, Renewal
 from untuned.util import watch
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 storage").
 
 A memory holds the last pairs s = x_{k+1} - x_k, z = h_{k+1} - h_k of a gradient h. `direction` is
--B h with B the inverse-Hessian model those pairs give, by the two-loop recursion.
+-B h with B the inverse-Hessian model those pairs give, by the two-loop recursion; `step_along` is
+that in a set, too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple
 from untuned.ops import Ops, Tree
 
 PAIRS = 10
+MOST_MASKS = 10  # of free entries that are tried
+KEPT = 0.1  # share of the descent that must be left where bounds stop entries
 CURVED = 1e-4  # cosine between s and z below which a pair says more of errors than of curvature
 
 
@@ -106,3 +109,67 @@ def direction(ops: Ops, known: list[Pair], gradient: Tree, unit: Tree = None) ->
     for (s, z, inverse), weight in zip(known, reversed(weights), strict=True):
         q = ops.axpy(weight - inverse * ops.dot(z, q), s, q)
     return ops.tree_map(lambda leaf: -leaf, q)
+
+
+def step_along(
+    ops: Ops, project: Any, memory: Pairs, x: Tree, gradient: Tree, length: float
+) -> tuple[Tree, float, float]:
+    """The direction p, the norm that is zero at a stationary point, and a step size to report.
+
+    `project` leads to the set of x, or is None. `length` is that of p where there is no pair.
+    """
+    norm, known = ops.norm(gradient), pairs(ops, memory)
+    along = scale(ops, known[-1]) if known else length / (norm if norm > 0 else 1.0)
+    if project is not None:
+        p = _spectral(ops, project, x, gradient, along)
+        if not known:  # entries that a bound holds are no part of the length
+            free = ops.norm(ops.tree_map(lambda h, move: h * (move != 0), gradient, p))
+            along = length / free if free > 0 else along
+            p = _spectral(ops, project, x, gradient, along)
+        norm = ops.norm(p) / along
+        if known and _has_bounds(ops, project, x, gradient, along):
+            p = _inside(ops, project, known, x, gradient, p)
+        return p, norm, along
+    if known:
+        return direction(ops, known, gradient), norm, along
+    return ops.tree_map(lambda leaf: -along * leaf, gradient), norm, along
+
+
+def _spectral(ops: Ops, project: Any, x: Tree, gradient: Tree, along: float) -> Tree:
+    """p of the spectral projected gradient (Birgin, Martinez and Raydan), which suits any set."""
+    return ops.sub(project(ops.axpy(-along, gradient, x)), x)
+
+
+def _has_bounds(ops: Ops, project: Any, x: Tree, gradient: Tree, along: float) -> bool:
+    """Whether the set of x looks like one of bounds for each entry, by two projected points.
+
+    There an entry goes as far as it is asked to, or to a bound and no farther.
+    """
+    near, far = (ops.axpy(-part * along, gradient, x) for part in (1.0, 2.0))
+    at, farther = project(near), project(far)
+    other = ops.tree_map(lambda a, b, c: (a != b) * (b != c) * 1.0, near, at, farther)
+    return bool(ops.norm(other) == 0)
+
+
+def _inside(
+    ops: Ops, project: Any, known: list[Pair], x: Tree, gradient: Tree, spectral: Tree
+) -> Tree:
+    """p of BFGS for entries that are free of their bounds, and `spectral` for the others.
+
+    That leaves entries where they are that a bound holds. Entries that BFGS takes beyond a bound
+    stop there; where that costs most of the descent, they are not free either.
+    """
+    mask = ops.tree_map(lambda move: (move != 0) * 1.0, spectral)
+    for _ in range(MOST_MASKS):
+        free = restricted(ops, known, mask)
+        if not free:
+            break
+        slopes = ops.tree_map(lambda h, one: h * one, gradient, mask)
+        wanted = direction(ops, free, slopes, sizes(ops, free))
+        aim = ops.axpy(1.0, wanted, x)
+        at = project(aim)
+        moved = ops.sub(at, x)
+        if ops.dot(slopes, moved) <= KEPT * ops.dot(slopes, wanted):
+            return ops.tree_map(lambda a, b, one: one * a + (1 - one) * b, moved, spectral, mask)
+        mask = ops.tree_map(lambda one, a, b: one * (a == b), mask, aim, at)
+    return spectral
