@@ -1,4 +1,4 @@
-"""Kill runs and look at what is left: `python kills.py KILLS SEED FOLDER`.
+"""Kill runs and look at what is left: `python kills.py KILLS SEED FOLDER [METHOD]`.
 
 Half of the kills come at a random time, half at a random place of writing a checkpoint: before it,
 after some bytes, before they are on the disk, before and after the renaming. After each the
@@ -25,6 +25,10 @@ RUNS = [
     {"method": "soba", "max_steps": 200, "eval_every": 7},
     {"method": DTFBO(inner_steps=3, linear_steps=3), "max_steps": 80, "eval_every": 1},
     {"method": "auto", "batch_size": (6, 4), "max_steps": 150, "eval_every": 3},
+    {"method": "auto", "max_steps": 60, "tol": 1e-12},
+    {"method": "auto", "max_steps": 60, "tol": 1e-12, "constraint": "nonnegative"},
+    {"method": "saba", "batch_size": 8, "max_steps": 200, "eval_every": 5},
+    {"method": "sustain", "batch_size": 8, "max_steps": 200, "eval_every": 5},
 ]
 PLACES = ("before", "midway", "unsynced", "unrenamed", "renamed")
 
@@ -118,7 +122,8 @@ def steps_in(path):
     return storage.load(path)[1]["steps"] if path.exists() else -1
 
 
-def main(kills, seed, folder):
+def main(kills, seed, folder, method=None):
+    RUNS[:] = [options for options in RUNS if method in (None, options["method"])]
     torch.set_num_threads(1)
     rng = np.random.default_rng(seed)
     ends, seconds = [], []
@@ -169,4 +174,4 @@ def main(kills, seed, folder):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])

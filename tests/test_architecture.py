@@ -1,4 +1,4 @@
-"""Rules of the house that a machine can keep."""
+"""Rules of the code that a machine can keep."""
 
 import ast
 from pathlib import Path
@@ -49,10 +49,10 @@ def test_nothing_is_unpickled():
     assert not [(path.name, word) for path in files for word in words if word in path.read_text()]
 
 
-def test_the_root_has_few_files_and_every_room_a_purpose():
+def test_the_root_has_few_files_and_every_package_a_purpose():
     assert len(list(SOURCE.glob("*.py"))) <= 6
-    for room in {path.parent for path in FILES} - {SOURCE}:
-        assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), room
+    for package in {path.parent for path in FILES} - {SOURCE}:
+        assert ast.get_docstring(ast.parse((package / "__init__.py").read_text())), package
 
 
 def test_both_libraries_offer_the_same_names():

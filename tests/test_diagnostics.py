@@ -150,3 +150,28 @@ def test_a_warning_does_not_make_the_hypergradient_disagree(slope, error, said):
     assert not report.ok
     assert said in str(report)
     assert str(report).endswith("g is not convex.")
+
+
+def test_functions_that_are_random_or_change_their_arguments_are_told():
+    x, y = torch.zeros(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
+    f = lambda x, y: ((y - 1) ** 2).sum()
+    g = lambda x, y: ((y - x) ** 2).sum()
+    dropped = lambda x, y: (torch.nn.functional.dropout(y - x, 0.5, training=True) ** 2).sum()
+
+    def changing(x, y):
+        with torch.no_grad():
+            y += 1
+        return g(x, y)
+
+    torch.manual_seed(0)
+    assert untuned.check_problem(f, g, x, y).ok
+    assert "inner function is random" in str(untuned.check_problem(f, dropped, x, y))
+    assert "outer function is random" in str(untuned.check_problem(dropped, g, x, y))
+    assert "changes x or y in place" in str(untuned.check_problem(f, changing, x, y))
+
+
+def test_a_random_function_of_numpy_is_told_on_jax():
+    random = np.random.default_rng(0)
+    g = lambda x, y: ((y - x - random.standard_normal(2)) ** 2).sum()
+    f = lambda x, y: ((y - 1) ** 2).sum()
+    assert "is random" in str(untuned.check_problem(f, g, np.zeros(2), np.zeros(2)))

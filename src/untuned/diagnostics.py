@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from untuned.ops import Tree
-from untuned.problem.build import build
+from untuned.problem.build import Problem, build
+from untuned.problem.derivatives import on_rows
 from untuned.problem.flat import FlatProblem
 
 TINY_CURVATURE = 1e-6  # smallest eigenvalue over the largest
@@ -221,6 +222,7 @@ def check_problem(
             for name, norm in norms.items()
             if not np.isfinite(norm)
         ]
+        warnings += _impure(problem)
         smallest = largest = float("nan")
         if not warnings:
             smallest, largest = flat.curvature(flat.x0, flat.y0)
@@ -229,6 +231,31 @@ def check_problem(
             norms["hypergradient"] = float(np.linalg.norm(hypergradient))
             warnings += _curvature_warnings(smallest, largest) + _scale_warnings(norms)
         return ProblemReport(f, g, smallest, largest, norms, tuple(warnings))
+
+
+def _impure(problem: Problem) -> list[str]:
+    """What functions do that makes them no functions of x and y alone, seen by calling them."""
+    o, data, warnings = problem.oracles, problem.data, []
+    point = (problem.x0, problem.y0)
+    for name, function, rows in (
+        ("outer", o.outer_function, data.outer),
+        ("inner", o.inner_function, data.inner),
+    ):
+        before = [problem.ops.to_numpy(leaf).copy() for leaf in problem.ops.flatten(point)[0]]
+        first, second = (float(on_rows(function, rows)(*point)) for _ in range(2))
+        after = [problem.ops.to_numpy(leaf) for leaf in problem.ops.flatten(point)[0]]
+        if not all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)):
+            warnings.append(
+                f"The {name} function changes x or y in place; expected one that leaves its "
+                "arguments as they are, so let it make new arrays."
+            )
+        elif abs(first - second) > 100 * float(np.finfo(problem.dtype).eps) * abs(first):
+            warnings.append(
+                f"The {name} function is random: called twice at one point it gave {first:.6g} and "
+                f"{second:.6g}; expected the same number, so fix its seed, or switch dropout off "
+                "by model.eval()."
+            )
+    return warnings
 
 
 def _stationarity_warnings(flat: FlatProblem, x: np.ndarray, y: np.ndarray) -> list[str]:

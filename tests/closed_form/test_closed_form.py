@@ -11,7 +11,7 @@ from libraries import as_numpy, given
 from reference.problems import cleaning, quadratic, regularization
 from untuned.ops import get
 from untuned.ops import numpy as on_numpy
-from untuned.solvers.numerics import hessian_model
+from untuned.solvers.numerics import preconditioner
 
 PROBLEMS = {
     "quadratic": quadratic(0, 3, 4, 20.0),
@@ -67,7 +67,7 @@ class Inner:
 def test_same_run_as_on_torch(name, method, monkeypatch):
     # `auto` counts what a Hessian costs, which differs between libraries: here it is told the same.
     monkeypatch.setattr(get("torch"), "hessian_price", lambda fn, x, y: y.numel())
-    monkeypatch.setattr(hessian_model, "_inversion", lambda *_: 0.0)
+    monkeypatch.setattr(preconditioner, "_inversion", lambda *_: 0.0)
     problem = PROBLEMS[name]
     budget = {"method": method, "max_steps": 12, "seed": 3}
     ours = untuned.minimize(Outer(problem), Inner(problem), problem.x0, problem.y0, **budget)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import untuned
 from refusals import (
     COMPILED,
     array,
@@ -244,3 +245,19 @@ def test_variables_without_numbers():
 def test_variables_of_a_class_of_ones_own(name):
     with refused(f"{name} is a SimpleNamespace; expected an array, or a dict, tuple or list of"):
         minimize("numpy", **{name: SimpleNamespace(weights=np.zeros(2))})
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_arrays_in_the_other_order_of_bytes_are_taken(kind):
+    foreign = ">" if np.dtype(kind).newbyteorder("=").str[0] == "<" else "<"
+    f = lambda x, y, rows: ((y - rows) ** 2).mean()
+    g = lambda x, y, rows: ((y - x * rows) ** 2).mean()
+    runs = [
+        untuned.minimize(
+            f, g, np.ones(2, order + kind), np.zeros(2, order + kind), max_steps=4,
+            outer_data=np.ones((4, 2), order + kind), inner_data=np.ones((4, 2), order + "i4"),
+        )
+        for order in ("=", foreign)
+    ]  # fmt: skip
+    assert np.array_equal(runs[0].x, runs[1].x)
+    assert runs[1].x.dtype == np.dtype(kind)

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 import untuned
 from untuned.run import backend, ending
@@ -318,3 +319,21 @@ def test_a_shared_watch_stops_when_any_process_wants_to():
 def test_the_message_says_when_time_went_to_compiling():
     assert ending.of_compilation(0.2, 3.0).startswith(" Compiling took 3.0 s")
     assert ending.of_compilation(5.0, 3.0) == ending.of_compilation(0.1, 0.5) == ""
+
+
+@pytest.mark.parametrize("name", ["auto", "s-tfbo", "aid"])
+def test_the_first_looks_at_functions_are_a_part_of_the_time(name):
+    """Checks and the watch over g evaluate functions before the first step."""
+
+    def slow(value):
+        def called(x, y):
+            time.sleep(0.1)
+            return value(x, y)
+
+        return called
+
+    f, g = slow(lambda x, y: ((y - 1) ** 4).sum()), slow(lambda x, y: ((y - x) ** 2).sum())
+    start, began = torch.zeros(3), time.perf_counter()
+    result = untuned.minimize(f, g, start, start, method=name, max_seconds=0.7)
+    assert result.status == "max_seconds"
+    assert time.perf_counter() - began < 1.2

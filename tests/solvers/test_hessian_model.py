@@ -13,9 +13,9 @@ from reference.problems import regularization
 from untuned.ops import get
 from untuned.ops import torch as ops
 from untuned.problem.derivatives import Oracles
-from untuned.solvers.auto import ending, inner
+from untuned.solvers.auto import implicit, inner
 from untuned.solvers.numerics import newton_cg, preconditioner
-from untuned.solvers.numerics.hessian_model import ALL_ROWS, EXACT_SO_FAR, INEXACT, Renewal, start
+from untuned.solvers.numerics.preconditioner import ALL_ROWS, EXACT_SO_FAR, INEXACT, Renewal, start
 
 TASK = given(regularization(1, 60, 40, 6), "torch")
 
@@ -316,17 +316,17 @@ def test_what_is_left_at_the_end_is_not_worth_the_while():
 
 
 def test_a_slow_run_ends_unless_a_tolerance_is_given(monkeypatch):
-    monkeypatch.setattr(ending, "SLOW", 0.2)
-    monkeypatch.setattr(ending, "LONG", 4)
+    monkeypatch.setattr(implicit, "SLOW", 0.2)
+    monkeypatch.setattr(implicit, "LONG", 4)
     task, values = softplus_problem(torch.float64), []
     keep = lambda snapshot: values.append(snapshot.state.value)
     result = untuned.minimize(**task, callback=keep)
     window = values[-1 - max(4, 7 * len(values) // 16) :]
     assert window[0] - window[-1] <= 0.2 * (values[0] - values[-1])
-    monkeypatch.setattr(ending, "LONG", 10**9)
+    monkeypatch.setattr(implicit, "LONG", 10**9)
     assert result.status == "converged"
     assert result.steps < untuned.minimize(**task).steps
-    monkeypatch.setattr(ending, "LONG", 4)
+    monkeypatch.setattr(implicit, "LONG", 4)
     assert result.steps < untuned.minimize(**task, tol=1e-7).steps
 
 

@@ -212,3 +212,23 @@ def test_what_cannot_be_read_is_not_said_of_the_folder(mine):
         folder.written_whole(Path("out"), overwrite=False),
     ):
         raise PermissionError(errno.EACCES, "Permission denied", "mine/train.csv")
+
+
+@pytest.mark.parametrize(
+    "writes", [lambda out: folder.written_whole(out, True), folder.added_whole]
+)
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda place: (place / "res").symlink_to(place / "res"), "res"),
+        (lambda place: (place / "file").write_text("mine"), "file/res"),
+        (lambda place: None, "/dev/null/res"),
+        (lambda place: None, "r" * 300),
+    ],
+)
+def test_a_place_that_can_be_no_folder_is_refused(tmp_path, make, name, writes):
+    make(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="cannot be written"), writes(tmp_path / name) as new:
+        (new / "a.csv").write_text("new")
+    assert sorted(tmp_path.iterdir()) == before

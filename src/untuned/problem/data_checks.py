@@ -79,7 +79,7 @@ def arrays(ops: Ops, tree: Tree, name: str, like: Any) -> Tree:
                 f"{name}{path} is on {ops.device_name(leaf)} and the variables are on "
                 f"{ops.device_name(like)}; expected one device for both, so move one of them."
             )
-    converted = ops.tree_map(lambda leaf: ops.asarray(leaf, like), tree)
+    converted = ops.tree_map(lambda leaf: ops.asarray(variables.native(leaf), like), tree)
     variables.check_finite(ops, converted, name)
     return converted
 

@@ -144,12 +144,19 @@ def prepared(ops: Ops, tree: Tree, name: str, dtype: str) -> Tree:
     """`tree` as arrays of the library."""
 
     def convert(leaf: Any) -> Any:
-        return ops.asarray(np.asarray(leaf, dtype) if is_plain_number(leaf) else leaf)
+        return ops.asarray(np.asarray(leaf, dtype) if is_plain_number(leaf) else native(leaf))
 
     arrays = ops.tree_map(convert, tree)
     if sum(math.prod(leaf.shape) for leaf in ops.flatten(arrays)[0]) == 0:
         raise ValueError(f"{name} holds no numbers; expected at least one array with entries.")
     return arrays
+
+
+def native(leaf: Any) -> Any:
+    """An array of NumPy in the order of bytes of this machine, which other libraries expect."""
+    if isinstance(leaf, np.ndarray) and not leaf.dtype.isnative:
+        return leaf.astype(leaf.dtype.newbyteorder("="))
+    return leaf
 
 
 def check_finite(ops: Ops, tree: Tree, name: str) -> None:

@@ -24,7 +24,7 @@ def status(
     if halt == STALLED:
         # At rest because the hypergradient is zero but for rounding: that is the goal.
         rounding = 100 * float(np.finfo(problem.dtype).eps)
-        at_rest = is_converged(carry.info, carry.reference, rounding, solver.loops)
+        at_rest = is_converged(carry.info, carry.reference, rounding, solver)
         return "converged" if at_rest else "stalled"
     if halt != GO_ON:
         return "diverged" if halt == DIVERGED else "converged"
@@ -50,7 +50,7 @@ def result(
     point = carry.best if worse or status == "diverged" else carry.state
     x, y, v, last = problem.outward((point.x, point.y, point.v, carry.state))
     first_norm = float(carry.reference.hypergrad_norm)
-    record = record_of(now, seconds) | {"inner": bad_inner_value}
+    record = record_of(now, seconds) | {"inner": bad_inner_value, "capped": carry.info.capped}
     message = sentence(status, record, first_norm, limits, problem.dtype, solver)
     return Result(
         x=x,
@@ -132,6 +132,8 @@ def _what_happened(
     if status == "interrupted":
         return f"Ctrl-C ended the run after {_steps(step)}: {went}. x and y are what there is."
     if status == "stalled":
+        if chooses_steps and record["capped"]:
+            return f"Stalled after {_steps(step)}: {_unsolved(record)}"
         if chooses_steps:
             return (
                 f"Stalled after {_steps(step)} at hypergradient norm {norm:.3g}: no step along the "
@@ -147,6 +149,8 @@ def _what_happened(
             + _longer_steps(solver)
             + "."
         )
+    if status == "cap_hit" and chooses_steps:
+        return f"Ended after {_steps(step)}; in {record['cap_hits']} of them {_unsolved(record)}"
     if status == "cap_hit":
         return (
             f"Ended after {_steps(step)}, and in {record['cap_hits']} of them a sub-loop hit its "
@@ -155,6 +159,14 @@ def _what_happened(
             "problem with untuned.check_problem."
         )
     return _divergence(record, solver)
+
+
+def _unsolved(record: dict[str, Any]) -> str:
+    return (
+        f"y could not be solved for, and the gradient of g in y has norm "
+        f"{record['inner_grad_norm']:.3g}. g may have no minimum in y there, or rounding hides it; "
+        "untuned.check_problem says more."
+    )
 
 
 def _steps(count: int) -> str:

@@ -70,6 +70,6 @@ def _marker(history: History) -> str:
 
 
 def tidy(panel: Axes) -> None:
-    """The house style of a panel."""
+    """The style of a panel."""
     panel.grid(alpha=0.25)
     panel.spines[["top", "right"]].set_visible(False)

@@ -16,6 +16,7 @@ from untuned.problem.derivatives import Counts
 from untuned.run.result import COLUMNS
 from untuned.solvers.base import CONVERGED, CUT, DIVERGED, ENOUGH, GO_ON, STALLED, Info, Solver
 
+LONGEST_CHUNK = 1024  # batches: bounds the memory of a chunk's row indices
 SOLVED = 0.1  # share of the largest inner gradient norm seen
 STALL_STEPS = 100  # steps in a row that change no bit of x, y and v; every later one is as short
 
@@ -112,7 +113,7 @@ def chunk(problem: Problem, solver: Solver, tol: float | None) -> Callable:
                 unchanged = ops.where(ops.equal(before, after), unchanged + 1, ops.counter(0))
                 halt = ops.where(unchanged >= STALL_STEPS, STALLED, halt)
             if tol is not None:
-                converged = is_converged(info, reference, tol, solver.loops)
+                converged = is_converged(info, reference, tol, solver)
                 halt = ops.where(converged, CONVERGED, halt)
             halt = ops.where(finite, halt, DIVERGED)
             better = finite & (info.measure <= carry.best.measure)
@@ -167,16 +168,17 @@ def record_of(now: Position, seconds: float) -> dict[str, Any]:
     return {"step": now.steps, "seconds": seconds} | info | totals
 
 
-def is_converged(info: Info, reference: Reference, tol: float, loops: str) -> Scalar:
+def is_converged(info: Info, reference: Reference, tol: float, solver: Solver) -> Scalar:
     """Whether the hypergradient norm is at most tol times its first value, and can be trusted.
 
-    A double-loop method answers for y and v itself, unless a sub-loop hit its cap. In a
-    single-loop method the hypergradient can be small by accident while y and v are still far
-    off, so their norms must have come down by the same factor from their largest.
+    A method whose loop on y ends by a test answers for y and v itself, unless the loop hit its
+    cap. After a fixed number of steps the gradient in y must have fallen. In a single-loop method
+    the hypergradient can be small by accident while y and v are still far off, so their norms must
+    have come down by the same factor from their largest.
     """
     small = (info.hypergrad_norm <= tol * reference.hypergrad_norm) & (info.capped == 0)
-    if loops == "double":
-        return small
+    if solver.loops == "double":
+        return small if _answers_for_y(solver) else small & _inner_is_solved(info, reference)
     return (
         small
         & (info.inner_grad_norm <= tol * reference.inner_grad_norm)
@@ -232,11 +234,11 @@ def _is_finite(ops: Ops, info: Info) -> Scalar:
 def _answers_for_y(solver: Solver) -> bool:
     """Whether a method vouches for the y of its `measure`, and no look at its gradient is needed.
 
-    That is so where its inner loop ends by a test (the products of such a step cannot be told
+    That is so where its inner loop ends by a test (the gradients of such a step cannot be told
     beforehand), and where the measure is a mean over many steps. A fixed number of steps on y may
     be far too few.
     """
-    return solver.loops == "double" and (solver.averages or solver.cost.hvp is None)
+    return solver.loops == "double" and (solver.averages or solver.cost.inner_grad is None)
 
 
 def _inner_is_solved(info: Info, reference: Reference) -> Scalar:

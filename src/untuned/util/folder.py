@@ -17,7 +17,10 @@ from pathlib import Path
 from untuned.util import lock
 from untuned.util.wording import FULL
 
-FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+FORBIDDEN = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG,
+    errno.ELOOP,
+)  # fmt: skip
 RESULT = "result.json"  # in a folder of one run: it lists, as "written", all files of the run
 ADDED = "written.json"  # in a folder that several commands write to: the same list
 OLD, NEW = "old", "new"  # folders in the temporary one
@@ -29,15 +32,16 @@ def written_whole(out: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
 
     `inputs` are what the command reads, which must not go with the old folder.
     """
-    if out.exists() and not out.is_dir():
+    # `os.path` says no where `Path` raises, as for names that are too long.
+    if os.path.exists(out) and not os.path.isdir(out):
         raise ValueError(f"--out {out} is a file; expected a folder, so give another name.")
-    if out.is_dir() and any(out.iterdir()) and not overwrite:
+    if os.path.isdir(out) and any(out.iterdir()) and not overwrite:
         raise ValueError(
             f"--out {out} exists and is not empty; give another name, or --overwrite to replace it."
         )
     _check_place(out, [each for each in inputs if each is not None])
     _check_ours(out, out)
-    place = out.resolve()  # so that "." and "runs/.." have a name, and a link leads to its folder
+    place = _place(out)  # so that "." and "runs/.." have a name, and a link leads to its folder
     with _beside(place) as private:
         yield private / NEW
         # The old one goes only when the new one is in its place.
@@ -47,9 +51,13 @@ def written_whole(out: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
         (private / NEW).rename(place)
 
 
+def _place(out: Path) -> Path:
+    return Path(os.path.realpath(out))  # as `resolve`, which raises for links that lead in a circle
+
+
 def _check_place(out: Path, inputs: list[Path]) -> None:
     """Refuse a folder whose replacement would take away more than the output of another run."""
-    place = out.resolve()
+    place = _place(out)
     if Path.cwd().is_relative_to(place):
         raise ValueError(
             f"--out {out} is the folder you are in, or one around it, and would be replaced as a "
@@ -72,7 +80,7 @@ def _check_ours(folder: Path, out: Path) -> None:
     ours = _written(folder / RESULT)
     strange = sorted(
         each.name
-        for each in (folder.iterdir() if folder.exists() else ())
+        for each in (folder.iterdir() if os.path.isdir(folder) else ())
         if each.name not in ours or each.is_symlink() or each.is_dir()
     )
     if strange:
@@ -84,7 +92,7 @@ def _check_ours(folder: Path, out: Path) -> None:
 
 def _written(record: Path) -> set[str]:
     """The names of files that a record lists as written by untuned; none without a record."""
-    if record.is_symlink() or not record.is_file():
+    if os.path.islink(record) or not os.path.isfile(record):
         return set()
     try:
         found = json.loads(record.read_text(encoding="utf-8"))
@@ -167,7 +175,7 @@ def _beside(out: Path) -> Iterator[Path]:
                 "folder on another disk."
             ) from error
         at = Path(str(error.filename))  # what is read may be forbidden, too
-        ours = at in (out, lock.file_of(out), *made) or at.is_relative_to(private)
+        ours = at in (out, lock.file_of(out), *out.parents) or at.is_relative_to(private)
         if error.errno in FORBIDDEN and ours:
             raise ValueError(
                 f"--out {out} cannot be written ({error.strerror}); give a folder in a place of "

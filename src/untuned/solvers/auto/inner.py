@@ -4,7 +4,7 @@
     v:  H v = grad_y f
 
 with H = grad_yy g at (x, y). Systems are solved by conjugate gradients, preconditioned by a model M
-of the inverse of H (numerics/hessian_model.py). Where M comes from all rows, Newton's direction is
+of the inverse of H (numerics/preconditioner.py). Where M comes from all rows, Newton's direction is
 d = -M grad_y g, which takes no product, as long as such steps lower g at t = 1 and leave at most a
 quarter of the error's energy: another one takes half a product, and conjugate gradients one.
 
@@ -25,7 +25,7 @@ from untuned.ops import Tree
 from untuned.problem.derivatives import Oracles
 from untuned.solvers.numerics import conjugate_gradient
 from untuned.solvers.numerics.conjugate_gradient import Map, energy
-from untuned.solvers.numerics.hessian_model import ALL_ROWS, NONE_YET, Model, Renewal
+from untuned.solvers.numerics.preconditioner import ALL_ROWS, NONE_YET, Model, Renewal
 from untuned.util import watch
 
 MOST_STEPS, MOST_HALVINGS = 20, 30
@@ -54,14 +54,21 @@ class InnerSolution(NamedTuple):
     grad: Tree
     model: Model
     stuck: bool  # whether rounding, or g itself, leaves nothing to gain
+    solved: bool  # whether the share asked for was reached, or rounding leaves nothing to gain
+    largest: float  # norm of grad_y g so far
     indefinite: bool  # whether g was seen not to be convex
     work: Work
 
 
 def solve_y(
-    o: Oracles, x: Tree, y: Tree, rows: Tree, share: float, renewal: Renewal, model: Model
-) -> InnerSolution:
-    """y with at most `share` of the error at the start left."""
+    o: Oracles, x: Tree, y: Tree, rows: Tree, share: float, renewal: Renewal, model: Model,
+    largest: float = 0.0,
+) -> InnerSolution:  # fmt: skip
+    """y with at most `share` of the error at the start left.
+
+    `largest` is the largest norm of grad_y g before. Beside it, the square root of rounding is
+    rest, and so is what a Newton step promises to gain where rounding hides it.
+    """
     ops = o.ops
     model = renewal.after_move(model)
     g, grad = o.inner_value_and_grad(x, y, rows)
@@ -69,7 +76,8 @@ def solve_y(
     goal = share**2 * left
     # Whether the next step is by the model, and whether the last one was refused.
     by_model, refused = model.source == ALL_ROWS, model.source == NONE_YET
-    work, misjudged, stuck, indefinite = Work(gradients=1), False, False, False
+    work, misjudged, stuck, indefinite, bent = Work(gradients=1), False, False, False, False
+    largest = ops.maximum(largest, ops.norm(grad))
     while (left > goal or misjudged) and not stuck and work.newton_steps < MOST_STEPS:
         if watch.says_stop():
             break
@@ -115,7 +123,12 @@ def solve_y(
         good = step.left <= QUARTER * left
         stuck, refused, by_model = step.is_level and not good, False, by_model and good
         y, g, grad, left = ops.axpy(step.t, d, y), step.value, step.grad, step.left
-    return InnerSolution(y, grad, model, stuck, indefinite, work)
+    rounding = ROUNDING * ops.epsilon(y) * abs(g)
+    norm = ops.norm(grad)
+    at_rest = (left <= rounding and not bent) or norm <= ops.epsilon(y) ** 0.5 * largest
+    # Where g falls for ever its gradient may grow for ever, and every measure of it with that.
+    solved = norm <= largest and (left <= goal or at_rest)
+    return InnerSolution(y, grad, model, stuck, solved, largest, indefinite, work)
 
 
 class _Step(NamedTuple):

@@ -10,7 +10,7 @@ from untuned.ops import Tree
 from untuned.problem.derivatives import Oracles, Outer
 from untuned.solvers.auto import inner
 from untuned.solvers.auto.inner import Work
-from untuned.solvers.numerics.hessian_model import Model, Renewal
+from untuned.solvers.numerics.preconditioner import Model, Renewal
 from untuned.util import watch
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Point(NamedTuple):
     step: float  # s of x + s p
     accepted: bool
     indefinite: bool  # whether g was seen not to be convex in y
+    solved: bool  # whether y was solved for
+    largest: float  # norm of grad_y g so far
     has_v: bool  # not so where H was seen not to be positive definite
     model: Model
     tries: int
@@ -63,9 +65,12 @@ def search(o: Oracles, state: State, batch: Batch, renewal: Renewal, most: int) 
         if is_first or is_last:  # from the y that belongs there, not from where attempts have led
             s, start = 0.0, state.y
         x = ops.axpy(s, p, state.x)
-        found = inner.solve_y(o, x, start, batch.inner, share, renewal, model)
+        known = state.progress.largest
+        found = inner.solve_y(o, x, start, batch.inner, share, renewal, model, known)
         f = o.outer(x, found.y, batch.outer)
         model, work = found.model, work.plus(found.work)
+        if tries == 1:  # later ones begin where g may have led astray
+            largest = found.largest
         indefinite = indefinite or found.indefinite
         if s == 0 or _corrected(o, state, s, f, found, v).falls:
             solved = inner.solve_v(
@@ -90,8 +95,8 @@ def search(o: Oracles, state: State, batch: Batch, renewal: Renewal, most: int) 
         if math.isfinite(value):  # y*(x) is nearly linear along p: a shorter step, a shorter move
             start = ops.axpy(part, ops.sub(found.y, start), start)
     return Point(
-        x, found.y, v, f, found.grad, residual_norm, value, error, s, accepted, indefinite, has_v,
-        model, tries, work,
+        x, found.y, v, f, found.grad, residual_norm, value, error, s, accepted, indefinite,
+        found.solved, largest, has_v, model, tries, work,
     )  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""Truncated Neumann series for v = H^{-1} b: sigma sum_q (I - sigma H)^q b, on fresh rows.
+"""Inner loops of most tuned methods: gradient steps on y, and truncated Neumann series for v,
+
+    v = H^{-1} b  ~  sigma sum_q (I - sigma H)^q b,   on fresh rows.
 
 `product(k, w)` is H w on the rows of the k-th product. Trees may be pairs of trees, with a product
 that acts on each: then two points share the same rows.
@@ -11,6 +13,21 @@ from collections.abc import Callable
 from untuned.ops import Ops, Scalar, Tree
 
 Product = Callable[[Scalar, Tree], Tree]
+
+
+def descend(
+    ops: Ops, gradient: Callable[[Scalar, Tree], Tree], z: Tree, rate: Scalar, steps: int
+) -> tuple[Tree, Scalar]:
+    """z_{k+1} = z_k - rate G_k(z_k), `steps` times; the point and the last gradient's norm."""
+
+    def step(carry: tuple) -> tuple:
+        z, _, k = carry
+        g = gradient(k, z)
+        return ops.axpy(-rate, g, z), g, k + 1
+
+    start = (z, ops.zeros_like(z), ops.counter(0))
+    z, g, _ = ops.while_loop(lambda carry: carry[-1] < steps, step, start)
+    return z, ops.norm(g)  # after the loop: in it, norms would cost a good part of a small step
 
 
 def hia(ops: Ops, product: Product, b: Tree, n: int, sigma: Scalar, p: Scalar) -> Tree:

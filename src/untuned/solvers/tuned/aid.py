@@ -23,7 +23,7 @@ from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.base import Info, descend_x
 from untuned.solvers.hyperparameters import require_choice, require_count
 from untuned.solvers.numerics import conjugate_gradient
-from untuned.solvers.numerics.descent import descend
+from untuned.solvers.numerics.neumann import descend
 from untuned.solvers.tuned.base import Tuned, report
 from untuned.solvers.tuned.soba import State
 

@@ -20,8 +20,7 @@ from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.base import Info, descend_x
 from untuned.solvers.hyperparameters import require_count
-from untuned.solvers.numerics.descent import descend
-from untuned.solvers.numerics.neumann import Product
+from untuned.solvers.numerics.neumann import Product, descend
 from untuned.solvers.tuned.base import Tuned, report
 from untuned.solvers.tuned.soba import State
 

@@ -18,8 +18,7 @@ from untuned.data.batches import Batch, draw
 from untuned.ops import Scalar, Tree
 from untuned.problem.derivatives import Counts, Oracles
 from untuned.solvers.base import Info, descend_x
-from untuned.solvers.numerics.descent import descend
-from untuned.solvers.numerics.neumann import hia, truncation
+from untuned.solvers.numerics.neumann import descend, hia, truncation
 from untuned.solvers.tuned.amigo import AmIGO
 from untuned.solvers.tuned.base import report
 from untuned.solvers.tuned.soba import State
