@@ -62,8 +62,8 @@ class BilevelLinear(BaseEstimator):
         columns = target.shape[1]
         feature_names = getattr(self, "feature_names_in_", None)
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
-        random = np.random.default_rng(settings.seed)
         X = standardisation.in_order(X)
+        drawn = folds.draw(X, standardisation.moments(X, weight)[1], target, weight, settings.seed)
 
         near = None
         wide = X.shape[1] > scaling.MOST_TURNED and self._norm() == "l2"
@@ -75,8 +75,8 @@ class BilevelLinear(BaseEstimator):
 
         if wide:
             # Who made a sparse X may have scaled it well: rare words are small in TF-IDF.
-            split = folds.splits(folds.SHARE, X, strata, random)
-            plan = folds.plan(split, strata, weight, many=False)
+            split = folds.splits(folds.SHARE, X, strata, drawn)
+            plan = folds.plan(split, strata, weight, many=False, drawn=drawn)
             units = [partial(rows_of, together) for together in (False, True)]
             rows, near = search.better_units(units, plan, settings.limit)
         else:
@@ -85,12 +85,13 @@ class BilevelLinear(BaseEstimator):
         pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
         part: Any = slice(None)
         if self.cv is None and not pack:
-            part = folds.sample(strata, weight, X.shape[1], random)
+            part = folds.sample(strata, weight, X.shape[1], drawn)
+            drawn = drawn.some(part)
         some, strata = rows, strata[part]
         if not isinstance(part, slice):
             some = Rows(loss, table.rows(part), rows.target[part], weight[part])
         many = len(chosen.names) > 1
-        plans = self._plans(some, X, strata, random, many, pack)
+        plans = self._plans(some, X, strata, drawn, many, pack)
         found: Any
         if self._norm() == "l2":
             scales = of_part = cache(partial(scaling.make, *rows))
@@ -122,7 +123,7 @@ class BilevelLinear(BaseEstimator):
         return coef, intercept - coef @ table.mean
 
     def _plans(
-        self, rows: Any, X: Any, strata: np.ndarray, random: np.random.Generator, many: bool,
+        self, rows: Any, X: Any, strata: np.ndarray, drawn: folds.Draw, many: bool,
         pack: bool,
     ) -> folds.Plans:  # fmt: skip
         """Which rows choose the strengths and which judge them."""
@@ -134,19 +135,19 @@ class BilevelLinear(BaseEstimator):
         each = each and leave_one_out.applies(rows.table, weight)
         if each and not many:
             return folds.Plans(None)
-        pairs = folds.splits(self.cv, X, strata, random)
-        one = None if each else folds.plan(pairs, strata, weight, many=False)
+        pairs = folds.splits(self.cv, X, strata, drawn)
+        one = None if each else folds.plan(pairs, strata, weight, many=False, drawn=drawn)
         if not many:
             return folds.Plans(one)
         wide = X.shape[1] > folds.WIDE
         few = len(strata) <= folds.FEW_ROWS and not (wide and standardisation.stays_sparse(X))
         if self.cv is not None or pack or few:
-            return folds.Plans(one, folds.plan(pairs, strata, weight, many=True), None, pack)
-        split = folds.splits(folds.SHARE, X, strata, random)
-        plan = folds.plan(split, strata, weight, many=True)
+            return folds.Plans(one, folds.plan(pairs, strata, weight, True, drawn), None, pack)
+        split = folds.splits(folds.SHARE, X, strata, drawn)
+        plan = folds.plan(split, strata, weight, many=True, drawn=drawn)
         if wide:  # one model instead of many at once, as they are large
             plan = folds.of_half(plan)
-        return folds.Plans(one, plan, folds.elsewhere(pairs, strata, weight, plan))
+        return folds.Plans(one, plan, folds.elsewhere(pairs, strata, weight, plan, drawn))
 
     def plot(self) -> Figure:
         """What the search saw along one strength for all, and the strengths it found.

@@ -62,20 +62,7 @@ def make(X: Any, weight: np.ndarray, together: bool = False, later: bool = False
     dtype = np.float64 if rows * features <= SMALL else np.float32
     if sparse.issparse(X) and not stays_sparse(X):
         X = X.toarray()
-    share = weight / weight.sum()
-    mean, spread = np.zeros(features), np.zeros(features)
-    for part, block in _blocks(X):
-        mean += share[part] @ block
-    for part, block in _blocks(X):
-        if sparse.issparse(block):
-            spread += share[part] @ block.power(2)
-        else:
-            spread += share[part] @ (block - mean) ** 2
-    if sparse.issparse(X):
-        spread = np.maximum(spread - mean**2, 0)
-    spread = np.sqrt(spread)
-    kind = np.finfo(X.dtype)
-    constant = spread <= np.maximum(10 * kind.eps * np.abs(mean), kind.tiny)
+    mean, spread, constant = moments(X, weight)
     if together and not constant.all():
         spread = np.full(features, np.mean(spread[~constant] ** 2) ** 0.5)
     scale = np.where(constant, 1.0, spread)
@@ -89,6 +76,29 @@ def make(X: Any, weight: np.ndarray, together: bool = False, later: bool = False
         for part, block in _blocks(X):
             scaled[part] = np.where(constant, 0.0, (block - mean) / scale)
     return Standardised(scaled, shift.astype(dtype), mean, scale, later)
+
+
+def moments(X: Any, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The weighted mean and spread of each column, and whether it is constant (spread 1)."""
+    share = weight / weight.sum()
+    mean, squares = np.zeros((2, X.shape[1]))
+    for part, block in _blocks(X):
+        mean += share[part] @ block
+    for part, block in _blocks(X):
+        if sparse.issparse(block):
+            # Of entries, and of the zeros beside them: no difference of large numbers.
+            some = share[part]
+            away = block.copy()
+            away.data = (away.data - mean[away.indices]) ** 2
+            here = block.copy()
+            here.data = np.ones_like(here.data)
+            squares += some @ away + (some.sum() - some @ here) * mean**2
+        else:
+            squares += share[part] @ (block - mean) ** 2
+    spread = np.sqrt(np.maximum(squares, 0))
+    kind = np.finfo(X.dtype)
+    constant = spread <= np.maximum(10 * kind.eps * np.abs(mean), kind.tiny)
+    return mean, np.where(constant, 1.0, spread), constant
 
 
 def _divided(X: Any, scale: np.ndarray, dtype: np.dtype) -> Any:
