@@ -39,26 +39,24 @@ class Draw(NamedTuple):
     """A random order of rows that depends on what is in them, and not on where they are."""
 
     key: np.ndarray  # (rows,), the same for equal rows
-    used: np.ndarray  # (rows,), whether a row has a weight; others are drawn as if they were absent
     random: np.random.Generator
 
     def places(self, strata: np.ndarray, shuffle: bool = True) -> np.ndarray:
         """0, 1, 2, ... along the rows sorted by stratum, in random order within each."""
-        order = np.lexsort((self.key, ~self.used))
+        order = np.argsort(self.key, kind="stable")
         if shuffle:
-            count = np.count_nonzero(self.used)
-            order = np.r_[order[:count][self.random.permutation(count)], order[count:]]
-        order = order[np.lexsort((strata[order], ~self.used[order]))]
+            order = order[self.random.permutation(len(order))]
+        order = order[np.argsort(strata[order], kind="stable")]
         place = np.empty(len(strata), np.int64)
         place[order] = np.arange(len(strata))
         return place
 
     def some(self, part: Any) -> Draw:
         """Of some rows."""
-        return self._replace(key=self.key[part], used=self.used[part])
+        return self._replace(key=self.key[part])
 
 
-def draw(X: Any, scale: np.ndarray, target: np.ndarray, weight: np.ndarray, seed: int) -> Draw:
+def draw(X: Any, scale: np.ndarray, target: np.ndarray, seed: int) -> Draw:
     """Sums of whole numbers, which have no rounding: the order of sums cannot show in them.
 
     Columns are in units of their spread, so the draw does not depend on units. Targets are in the
@@ -72,7 +70,7 @@ def draw(X: Any, scale: np.ndarray, target: np.ndarray, weight: np.ndarray, seed
     else:
         for column in range(len(scale)):
             key += _whole(X[:, column] / scale[column]) * factors[column]
-    return Draw(key, weight > 0, np.random.default_rng(seed))
+    return Draw(key, np.random.default_rng(seed))
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
@@ -95,7 +93,6 @@ class Plans(NamedTuple):
     one: RowRoles | None
     many: RowRoles | None = None  # for more than one strength
     check: RowRoles | None = None  # judges that had no part in `many`
-    condense: bool = False  # whether rows of `many` are to be condensed
 
 
 def splits(cv: Any, X: Any, strata: np.ndarray, drawn: Draw) -> Splits:
@@ -127,23 +124,37 @@ def splits(cv: Any, X: Any, strata: np.ndarray, drawn: Draw) -> Splits:
     return [(np.asarray(a), np.asarray(b)) for a, b in cv]
 
 
-def sample(strata: np.ndarray, weight: np.ndarray, features: int, drawn: Draw) -> Any:
-    """The rows to search strengths with: all, or of many some, in the shares of their strata."""
-    most = max(MANY_ROWS, ROWS_PER_FEATURE * features)
-    used = np.flatnonzero(weight > 0)
-    if len(used) <= most:
-        return slice(None)
-    place = drawn.some(used).places(strata[used])
-    chosen = np.floor(place * most / len(used)) > np.floor((place - 1) * most / len(used))
+def among(cv: Any, X: Any, strata: np.ndarray, used: np.ndarray) -> Any:
+    """`cv` for some of the rows: where it names rows by their places, the others are left out."""
+    if (
+        cv is None
+        or isinstance(cv, numbers.Real | str)
+        or not (hasattr(cv, "split") or isinstance(cv, Iterable))
+    ):
+        return cv
+    pairs = cv.split(X, strata) if hasattr(cv, "split") else cv
+    place = np.full(len(strata), -1)
+    place[used] = np.arange(len(used))
+    masks = ((_mask(train, len(place)), _mask(test, len(place))) for train, test in pairs)
+    return [tuple(place[mask & (place >= 0)] for mask in pair) for pair in masks]
+
+
+def sample(strata: np.ndarray, features: int, drawn: Draw) -> np.ndarray:
+    """The rows to search penalties with: all, or of many some, in the shares of their strata."""
+    most, rows = max(MANY_ROWS, ROWS_PER_FEATURE * features), len(strata)
+    if rows <= most:
+        return np.arange(rows)
+    place = drawn.places(strata)
+    chosen = np.floor(place * most / rows) > np.floor((place - 1) * most / rows)
     # The first row of each stratum is among them, so that no class is missing.
-    ordered = np.sort(strata[used])
+    ordered = np.sort(strata)
     chosen |= np.isin(place, np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]))
-    return used[chosen]
+    return np.flatnonzero(chosen)
 
 
 def can_tell_apart(weight: np.ndarray) -> bool:
     """Whether rows are enough to judge more than one strength."""
-    return bool(np.count_nonzero(weight) >= FEWEST_ROWS)
+    return bool(weight.sum() >= FEWEST_ROWS)
 
 
 def plan(
