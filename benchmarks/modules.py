@@ -64,7 +64,7 @@ PREPARE["minimize-torch"] = (
     PREPARE["minimize-jax"].replace("jax.numpy", "torch").replace("jax,", "torch,")
 )
 PREPARE["minimize-numpy"] = """
-import numpy as np, untuned
+import numpy as np, untuned.run.plain
 
 class Squares:  # |y - c x|^2, with c = 0 for f
     def __init__(self, c):
@@ -81,6 +81,9 @@ class Squares:  # |y - c x|^2, with c = 0 for f
 
 call = lambda: untuned.minimize(Squares(0.0), Squares(1.0), np.ones(2), np.zeros(2))
 """
+PREPARE["plain-numpy"] = PREPARE["minimize-numpy"].replace(
+    "untuned.minimize", "untuned.run.plain.minimize"
+)
 TARGETS = {
     "minimize-jax": 25,
     "minimize-torch": 25,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -17,9 +18,9 @@ from untuned.problem.build import Problem, Processes, build
 from untuned.run import backend
 from untuned.run.checkpoint import resume
 from untuned.run.loop import Loop
+from untuned.run.plain import Run, records_every
 from untuned.run.result import Result, Snapshot
 from untuned.util import interrupts, threads
-from untuned.util.progress import Bar
 from untuned.util.wording import brief
 
 
@@ -93,6 +94,7 @@ def minimize(
     check_settings(solver, max_steps, max_seconds, tol, seed, eval_every, callback)
     max_steps, seed = int(max_steps), int(seed)  # NumPy's whole numbers are welcome too
     path = _checkpoint_path(checkpoint)
+    began = time.perf_counter()
     problem = build(
         outer, inner, x0, y0, outer_data, inner_data, batch_size=batch_size,
         constraint=constraint, processes=Processes(group, sharded),
@@ -108,7 +110,7 @@ def minimize(
         "tol": None if tol is None else float(tol),
     }
     if eval_every is None:
-        eval_every = 1 if solver.cost.hvp is None else math.ceil(max_steps / 100)
+        eval_every = records_every(solver, max_steps)
     if problem.grouped:
         resume.check_alike(problem, solver, seed, limits, int(eval_every))
     is_main = problem.ops.is_main_process(problem.y0)  # of several processes one shows and writes
@@ -117,13 +119,25 @@ def minimize(
         _threads(problem),
         resume.only_user(path) if path and is_main else nullcontext() as private,
         interrupts.counted() as interrupted,
-        Bar(progress and is_main, max_steps, solver.name) as bar,
+        _bar(max_steps, solver.name) if progress and is_main else nullcontext() as bar,
     ):
-        run = Loop(problem, solver, limits, int(eval_every), seed, path, private)
+        if problem.ops.name == "jax":  # imports and traces so far: a part of its compilation
+            began = time.perf_counter()
+        settings = (problem, solver, limits, int(eval_every), seed, began)
+        if path is None and problem.full_batch and not problem.ops.compiles:
+            run = Run(*settings)
+            return run.result(run.loop(callback, interrupted, bar))
+        run = Loop(*settings, path, private)
         try:
-            return run.result(run.loop(callback, bar, interrupted))
+            return run.result(run.loop(callback, interrupted, bar))
         finally:
             run.feeder.close()
+
+
+def _bar(steps: int, title: str) -> Any:
+    from untuned.util.progress import Bar
+
+    return Bar(steps, title)
 
 
 def _threads(problem: Problem) -> AbstractContextManager:

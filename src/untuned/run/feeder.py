@@ -11,9 +11,8 @@ from untuned.data.disk.windows import Window, Windows
 from untuned.data.streams import INDEX, Halves, Stream, alike_halves, blocks, uniforms
 from untuned.ops import Tree
 from untuned.problem.build import Problem
+from untuned.run.steps import LONGEST_CHUNK
 from untuned.solvers.base import Solver
-
-LONGEST_CHUNK = 1024  # batches: bounds the memory of a chunk's row indices
 
 
 class Feeder:

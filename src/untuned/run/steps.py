@@ -16,6 +16,7 @@ from untuned.problem.derivatives import Counts
 from untuned.run.result import COLUMNS
 from untuned.solvers.base import CONVERGED, CUT, DIVERGED, ENOUGH, GO_ON, STALLED, Info, Solver
 
+LONGEST_CHUNK = 1024  # batches: bounds the memory of a chunk's row indices
 SOLVED = 0.1  # share of the largest inner gradient norm seen
 STALL_STEPS = 100  # steps in a row that change no bit of x, y and v; every later one is as short
 

@@ -5,46 +5,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any
 
 
 class Bar:
     """Steps done, the outer loss, the hypergradient norm and the time left."""
 
-    def __init__(self, shown: bool, total: int, title: str):
-        self._bar: Any = None
-        if shown:
-            from rich import progress
+    def __init__(self, total: int, title: str):
+        from rich import progress
 
-            self._bar = progress.Progress(
-                progress.TextColumn("{task.description}"),
-                progress.BarColumn(),
-                progress.MofNCompleteColumn(),
-                progress.TextColumn("{task.fields[news]}"),
-                progress.TimeRemainingColumn(),
-            )
-            self._task = self._bar.add_task(title, total=total, news="compiling")
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[news]}"),
+            progress.TimeRemainingColumn(),
+        )
+        self._task = self._bar.add_task(title, total=total, news="compiling")
 
     def __enter__(self) -> Bar:
-        if self._bar:
-            self._bar.start()
+        self._bar.start()
         return self
 
     def update(self, step: int, outer: float, hypergrad_norm: float) -> None:
         """Show where the run is."""
-        if self._bar:
-            news = f"f {outer:.5g}  |hypergradient| {hypergrad_norm:.2e}"
-            self._bar.update(self._task, completed=step, news=news)
+        news = f"f {outer:.5g}  |hypergradient| {hypergrad_norm:.2e}"
+        self._bar.update(self._task, completed=step, news=news)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._bar:
-            self._bar.stop()
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
 
 
 class Jobs:
@@ -72,12 +60,7 @@ class Jobs:
         """One more is done."""
         self._bar.update(self._task, advance=1, news=news)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
 
