@@ -8,8 +8,6 @@ penalties; the common penalty costs nothing, as coefficients that do not pay are
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import expit
 
@@ -61,14 +59,8 @@ class L1Objective:
         """Of all rows, (models, rows)."""
         return np.stack([self._losses(y) for y in self.solve(x)])
 
-    def __call__(self, x: np.ndarray, _: Any = None) -> float:
-        value = sum(
-            valid @ self._losses(y) for valid, y in zip(self.valid, self.solve(x), strict=True)
-        )
-        return float(value) + penalties.doubt(self._logs(x), self.price)[0]
-
-    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """f, its gradient in x, and that in y, on which it does not depend."""
+    def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """f and its gradient."""
         models, logs, loss = self.solve(x), self._logs(x), self.design.loss
         each, target = self._penalties(x), self.design.target
         in_log = np.zeros((len(self.penalties.group), len(models), target.shape[1]))
@@ -87,8 +79,10 @@ class L1Objective:
                 rho = self._shares(x)[owner]
                 turned = -(each[k].l1 / rho * (signs - coef) * v).sum()
                 in_share[owner] += turned * rho * (1 - rho)
-        in_x = self.penalties.pull(logs, in_log) + penalties.doubt(logs, self.price)[1]
-        return self(x), np.hstack([in_x, in_share]) if self.mixed else in_x, np.zeros_like(y)
+        doubt, slope = penalties.doubt(logs, self.price)
+        in_x = self.penalties.pull(logs, in_log) + slope
+        value = doubt + np.vdot(self.valid, self.losses(x))
+        return float(value), np.hstack([in_x, in_share]) if self.mixed else in_x
 
     def _solved(self, k: int, each: Penalty, rough: float) -> Fit:
         """The k-th model, from where it was last."""

@@ -11,9 +11,6 @@ variance, so theirs multiplies `doubt` (penalties.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from untuned.closed_form.losses import LOSSES, bounded, bounded_slope
@@ -55,12 +52,8 @@ class Objective:
         self.solve(x)
         return losses(self.models)
 
-    def __call__(self, x: np.ndarray, _: Any = None) -> float:
-        value = np.vdot(self.valid[:, 0], self.losses(x))
-        return float(value) + penalties.doubt(x, self.price)[0]
-
-    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """f, its gradient in x, and that in y, on which it does not depend."""
+    def value_and_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """f and its gradient."""
         s, m = self.solve(x), self.models
         slopes = self.valid * m.loss.slope(m.at.z, m.target, 1)
         if m.loss.is_log_loss:
@@ -68,32 +61,9 @@ class Objective:
         v = m.adjoint(s, slopes, max(self.tol, ADJOINT))
         v *= m.at.w
         v *= -m.of_models(s)
-        in_x = self.penalties.pull(x, v) + penalties.doubt(x, self.price)[1]
-        return self(x), in_x.astype(x.dtype), np.zeros_like(y)
-
-
-class Nothing:
-    """g of a problem without one: |y|^2 / 2, which y = 0 solves."""
-
-    def __call__(self, _: np.ndarray, y: np.ndarray) -> float:
-        return 0.5 * float(y @ y)
-
-    def grad_y(self, _: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """grad_y g."""
-        return y
-
-    def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """g, grad_x g and grad_y g."""
-        return self(x, y), np.zeros_like(x), y
-
-    def products(self, x: np.ndarray, _: np.ndarray) -> Callable:
-        """The second derivatives, to be applied to many v."""
-
-        def pull(v: np.ndarray, wrt: str) -> Any:
-            nothing = np.zeros_like(x)
-            return v if wrt == "y" else nothing if wrt == "x" else (nothing, v)
-
-        return pull
+        doubt, slope = penalties.doubt(x, self.price)
+        value = float(np.vdot(self.valid[:, 0], losses(m))) + doubt
+        return value, (self.penalties.pull(x, v) + slope).astype(x.dtype)
 
 
 def losses(models: Glm) -> np.ndarray:

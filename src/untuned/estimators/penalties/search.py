@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.estimators.penalties import leave_one_out, objective, outcome, penalties, walk
+from untuned.estimators.penalties import descent, leave_one_out, objective, outcome, penalties, walk
+from untuned.estimators.penalties.bilevel import Nothing, Outer
 from untuned.estimators.penalties.folds import Plans, RowRoles
-from untuned.estimators.penalties.objective import Nothing, Objective
+from untuned.estimators.penalties.objective import Objective
 from untuned.estimators.penalties.outcome import Limit
 from untuned.estimators.penalties.path import Path, Trail
 from untuned.estimators.penalties.penalties import Bend, two_digits
@@ -39,10 +40,16 @@ class Settings(NamedTuple):
 
     def minimize(self, outer: Any, x: np.ndarray, **more: Any) -> Any:
         """A function of x alone, as far as time allows."""
-        settings = {"max_steps": self.max_steps} | more
+        steps = more.pop("max_steps", self.max_steps)
+        if isinstance(self.method, str) and self.method == "auto":
+            return descent.minimize(
+                outer.value_and_gradient, x, max_steps=steps, limit=self.limit,
+                progress=self.progress, **more,
+            )  # fmt: skip
         return minimize(
-            outer, Nothing(), x, np.zeros(1, x.dtype), method=self.method, seed=self.seed,
-            progress=self.progress, max_seconds=self.limit.left(), **settings,
+            Outer(outer.value_and_gradient), Nothing(), x, np.zeros(1, x.dtype),
+            method=self.method, max_steps=steps, max_seconds=self.limit.left(), seed=self.seed,
+            progress=self.progress, **more,
         )  # fmt: skip
 
 
