@@ -51,14 +51,35 @@ def choose(glm: Glm) -> Any:
     return Diagonal(glm)
 
 
-class Diagonal:
+class Curvature:
+    """What preconditioners share.
+
+    `k` are the curvatures of columns of outputs where nothing is known but the targets' mean.
+    """
+
+    exact = False  # whether one step solves a model of squared errors
+
+    def __init__(self, glm: Glm):
+        self.glm = glm
+        share = glm.train[:, 0].mean(axis=0)
+        curve = glm.loss.curvature(share @ glm.target.T / share.sum())
+        self.k = np.maximum(curve, LEAST).astype(glm.dtype)
+
+    def pull(self, s: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """The squared size of the penalties' pull, as gradients are measured, for each model."""
+        return np.einsum("jkc,jkc->k", s * w, w, dtype=np.float64)
+
+    def carried(self, before: np.ndarray, s: np.ndarray) -> np.ndarray:
+        """About the factor by which coefficients change with penalties."""
+        return (self.k + before) / (self.k + s)
+
+
+class Diagonal(Curvature):
     """The curvature of each coefficient where nothing is known but the targets' mean."""
 
     def __init__(self, glm: Glm):
-        self.glm, X = glm, glm.table.X
-        share = glm.train[:, 0].mean(axis=0)
-        mean = share @ glm.target.T / share.sum()
-        self.k = np.maximum(glm.loss.curvature(mean), LEAST).astype(X.dtype)
+        super().__init__(glm)
+        X, share = glm.table.X, glm.train[:, 0].mean(axis=0)
         squares = share @ (X.power(2) if sparse.issparse(X) else np.square(X))
         self.spread = np.maximum(squares - glm.table.shift**2, LEAST).astype(X.dtype)
 
@@ -74,24 +95,32 @@ class Diagonal:
         """The inverse times a gradient."""
         return in_w * self.inverse, in_b / self.k
 
+    def pull(self, s: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """At least <w, pull> over the length of w: where penalties are weak, far less than the rows
+        pull, which would say nothing of how far off w is."""
+        length = np.einsum("jkc,jkc->k", w / self.inverse, w, dtype=np.float64)
+        held = super().pull(s, w)
+        return held**2 / np.maximum(length, LEAST**6)
 
-class ByFeatures:
+
+class ByFeatures(Curvature):
     """Cholesky factors over features and intercepts."""
 
     def __init__(self, glm: Glm):
-        self.glm = glm
+        super().__init__(glm)
         features, models, columns = glm.shape
         together = (features + 1) * columns <= MOST_VARIABLES and not glm.is_squared
         self.blocks = [list(range(columns))] if together else [[c] for c in range(columns)]
         size = (features + 1) * len(self.blocks[0])
         own = models * size**2 * len(self.blocks) <= MOST_OWN
         # To make them must not cost more than the products with X that they spare.
-        if own and (size <= MOST_EACH or glm.is_squared):
+        self.own = own and (size <= MOST_EACH or glm.is_squared)
+        self.exact = self.own and glm.is_squared
+        if self.own:
             self.users = [(k, np.array([k])) for k in range(models)]
         else:
             vectors = np.unique(glm.owner)
             self.users = [(0, np.flatnonzero(glm.owner == vector)) for vector in vectors]
-        self.own = self.users[-1][0] > 0
         self.made: list[np.ndarray] = []
         self.products: Products | None = None
         self.steps = 0
@@ -145,7 +174,7 @@ class ByFeatures:
             used = np.flatnonzero(train.any(axis=0))
             # The mean over more rows hardly differs; squared errors are solved in one step.
             step = 1 if glm.is_squared else stacked.every(len(used), variables)
-            self.products = Products(glm.table, used[::step])
+            self.products = Products(glm.table, used[::step], glm.is_squared)
         some = self.products.rows
         train, z, target = train[:, some].astype(np.float64), z[:, :, some], glm.target[:, some]
         if not self.own:
@@ -176,7 +205,7 @@ class ByFeatures:
 class Products:
     """X^t C X for many C, X with a column of ones: of some rows."""
 
-    def __init__(self, table: Standardised, rows: np.ndarray):
+    def __init__(self, table: Standardised, rows: np.ndarray, once: bool):
         self.rows = rows
         X = table.dense(rows).astype(np.float64)
         self.X = np.column_stack([X, np.ones(len(X))])
@@ -184,7 +213,7 @@ class Products:
         self.upper = np.triu_indices(size)
         self.pairs: np.ndarray | None = None
         # Small products of all pairs of columns are made once: one product of matrices is then all.
-        if count * size**2 <= MOST_PAIRS:
+        if not once and count * size**2 <= MOST_PAIRS:
             self.pairs = self.X[:, self.upper[0]] * self.X[:, self.upper[1]]
 
     def __call__(self, curves: np.ndarray) -> np.ndarray:
@@ -201,11 +230,12 @@ class Products:
         return found
 
 
-class ByRows:
+class ByRows(Curvature):
     """Matrices over rows, of one model and one column each."""
 
     def __init__(self, glm: Glm):
-        self.glm = glm
+        super().__init__(glm)
+        self.exact = glm.is_squared
         self.X = glm.table.X.astype(np.float64, copy=False)
         self.rows = [np.flatnonzero(each) for each in glm.train[:, 0]]
         self.curve: np.ndarray | None = None
@@ -248,6 +278,10 @@ class ByRows:
         self._make(z)
         self.factor(s, z)
         return True
+
+    def carried(self, before: np.ndarray, s: np.ndarray) -> np.ndarray:
+        """What rows pull stays about the same."""
+        return before / s
 
     def _make(self, z: np.ndarray) -> None:
         bend, units = self.glm.loss.bend(z, 1, self.glm.target), np.ones_like(z)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from untuned.estimators.penalties import standardisation
 from untuned.util.wording import brief
 
 FEW_ROWS = 5000  # above, a split will do to find many strengths: all rows are asked afterwards
@@ -68,8 +69,8 @@ def draw(X: Any, scale: np.ndarray, target: np.ndarray, seed: int) -> Draw:
         whole = sparse.csr_array((_whole(X.data / scale[X.indices]), X.indices, X.indptr), X.shape)
         key += whole @ factors[: len(scale)]
     else:
-        for column in range(len(scale)):
-            key += _whole(X[:, column] / scale[column]) * factors[column]
+        for part in standardisation.parts(X):
+            key[part] += _whole(X[part] / scale) @ factors[: len(scale)]
     return Draw(key, np.random.default_rng(seed))
 
 

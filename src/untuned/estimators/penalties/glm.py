@@ -29,7 +29,7 @@ from untuned.util import watch
 MOST_STEPS, MOST_TRIES = 2000, 12
 NEARLY = 0.1  # of the slope along a direction, that may be left at a step
 FARTHER = 10.0  # times the last step that was tried, at most
-MANY = 6  # iterations of a solve, after which the Hessian is made anew
+MANY = 4  # iterations of a solve, after which the Hessian is made anew
 IDLE = 3  # steps in a row that gain nothing beyond rounding
 INTERCEPT_PENALTY = 1e-6  # keeps finite the intercept of a class that no training row is of
 TINY = 1e-300
@@ -76,8 +76,9 @@ class Glm:
         self.train = np.ascontiguousarray((train / self.total).T.astype(self.dtype))[:, None]
         self.shape = table.X.shape[1], train.shape[1], target.shape[1]
         self.curvature = curvature.choose(self)
-        self.exact = 100 * float(np.finfo(self.dtype).eps)  # of a gradient: nothing but rounding
+        self.rounding = 100 * float(np.finfo(self.dtype).eps)  # of a gradient: nothing but rounding
         self.at = self.nothing()
+        self.s: np.ndarray | None = None  # penalties of the last models
         self.passes = 0  # through the rows, of each model
 
     def nothing(self) -> Point:
@@ -91,7 +92,10 @@ class Glm:
         """The models with penalties s, of a shape like (features, vectors, columns), from the last
         ones; they become the last."""
         s = self.of_models(s)
-        start = self.at
+        start, before, self.s = self.at, self.s, s
+        if before is not None and not self.is_squared:
+            w = start.w * self.curvature.carried(before, s)
+            start = Point(w, start.b, self.outputs(w, start.b))
         loss, target = self.loss, self.target
         if start.w.any() and self._value(start, s) > self._value(self.nothing(), s):
             start = self.nothing()  # penalties may have become far weaker
@@ -129,10 +133,18 @@ class Glm:
             in_w -= np.multiply.outer(self.table.shift, in_b)
         return in_w, in_b
 
+    def _losses(self, z: np.ndarray) -> np.ndarray:
+        """The mean loss of each model's training rows."""
+        losses = self.loss.value(z, self.target, 1)
+        return np.einsum("kr,kr->k", self.train[:, 0], losses).astype(np.float64)
+
     def _value(self, at: Point, s: np.ndarray) -> float:
         """The sum of all g."""
-        loss = np.vdot(self.train[:, 0], self.loss.value(at.z, self.target, 1))
-        return float(loss + 0.5 * (s * at.w**2).sum() + 0.5 * self.hold * np.vdot(at.b, at.b))
+        return float(
+            self._losses(at.z).sum()
+            + 0.5 * (s * at.w**2).sum()
+            + 0.5 * self.hold * np.vdot(at.b, at.b)
+        )
 
     def _descend(
         self, s: np.ndarray, at: Point, slope: Callable, bend: Callable,
@@ -153,10 +165,10 @@ class Glm:
         size = first = dots(grad, conditioned)
         d = (-conditioned[0], -conditioned[1])
         idle, rounding = 0, float(np.finfo(self.dtype).eps)
-        gained = np.zeros(len(size))
+        value = self._losses(at.z) if side is None else first
         for step in range(MOST_STEPS):
             # Half of what is left to gain, beside what the penalty takes or the side gives.
-            scale = first if side else np.maximum(dots((s * at.w,), (at.w,)), TINY)
+            scale = first if side else np.maximum(self.curvature.pull(s, at.w), TINY)
             left = size > tol**2 * scale
             if not left.any() or idle >= IDLE or watch.says_stop():
                 break
@@ -164,11 +176,12 @@ class Glm:
             held = dots((s * d[0],), (d[0],)) + self.hold * dots((d[1],), (d[1],))
             downhill = np.where(left, dots(grad, d), 0.0)
             t, slopes = self._step(at, along, slope, slopes, bend(at.z), downhill, held, left)
-            gained = gained - t * downhill
-            idle = idle + 1 if (-t * downhill <= rounding * gained).all() else 0
+            if side is None and (-t * downhill <= rounding * value).all():
+                value = self._losses(at.z)
+            idle = idle + 1 if (-t * downhill <= rounding * value).all() else 0
             at = at.moved(t, along)
             before, grad = grad, gradient(at, slopes)
-            if (dots(grad, grad) <= self.exact**2 * steep).all():
+            if self.curvature.exact and (dots(grad, grad) <= self.rounding**2 * steep).all():
                 break
             if step and step % MANY == 0 and not side and self.curvature.renew(s, at.z):
                 conditioned = self.curvature(*grad)

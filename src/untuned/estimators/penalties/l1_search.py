@@ -216,7 +216,7 @@ def _many(
     note = lambda x: trail.found.append(_penalties(bend, x.mean(axis=0), mixed)[0])
     watch = Watch(lambda x: models.losses(x)[held.T], weight, x, note)
     over = lambda snapshot: watch(snapshot) or 0 < work <= models.design.work
-    result = settings.minimize(models, x, tol=TOLERANCE["float64"], callback=over)
+    result = settings.minimize(models, x, tol=TOLERANCE, callback=over)
     if watch.best is watch.start or not is_more_than_chance(watch.gains(), weight):
         return at, result
     found = Stage(*_penalties(bend, watch.best.x.mean(axis=0), mixed), trained)

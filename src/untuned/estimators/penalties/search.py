@@ -25,8 +25,7 @@ from untuned.estimators.penalties.penalties import Bend, two_digits
 from untuned.estimators.penalties.validation import Rows, Watch, is_more_than_chance, weights
 from untuned.run import minimize
 
-# Of the first hypergradient: about the two digits that penalties get, and no less than rounding.
-TOLERANCE = {"float64": 1e-3, "float32": 1e-2}
+TOLERANCE = 1e-3  # of the first gradient: about the two digits that penalties get
 
 
 class Settings(NamedTuple):
@@ -130,7 +129,7 @@ def _many(
     start = np.repeat(x[None].astype(f.models.dtype), plan.mix.shape[1], axis=0)
     note = lambda x: trail.found.append(_each(bend, x.mean(axis=0)))
     watch = Watch(lambda x: f.losses(x)[held.T].astype(np.float64), weight, start, note)
-    result = settings.minimize(f, start, tol=TOLERANCE[start.dtype.name], callback=watch)
+    result = settings.minimize(f, start, tol=TOLERANCE, callback=watch)
     if watch.best is watch.start or not is_more_than_chance(watch.gains(), weight):
         return x, result
     found = watch.best.x.astype(np.float64).mean(axis=0)

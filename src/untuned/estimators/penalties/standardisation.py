@@ -124,9 +124,14 @@ def stays_sparse(X: Any) -> bool:
     return bool(sparse.issparse(X) and rows * features > max(SMALL, 3 * X.nnz))
 
 
-def _blocks(X: Any) -> Iterator[tuple[slice, Any]]:
-    """Parts of the rows in float64."""
+def parts(X: Any) -> Iterator[slice]:
+    """Rows that are worked on at once."""
     step = max(1, BLOCK // X.shape[1])
     for start in range(0, X.shape[0], step):
-        part = slice(start, start + step)
+        yield slice(start, start + step)
+
+
+def _blocks(X: Any) -> Iterator[tuple[slice, Any]]:
+    """Parts of the rows in float64."""
+    for part in parts(X):
         yield part, X[part].astype(np.float64)
