@@ -238,14 +238,14 @@ class ByRows(Curvature):
         self.exact = glm.is_squared
         self.X = glm.table.X.astype(np.float64, copy=False)
         self.rows = [np.flatnonzero(each) for each in glm.train[:, 0]]
-        self.curve: np.ndarray | None = None
+        self.curve = np.zeros((0, 0, 0))
         self.steps = 0
 
     def factor(self, s: np.ndarray, z: np.ndarray) -> None:
         """For penalties s and curvatures at outputs z."""
         glm = self.glm
         columns = glm.shape[2]
-        if self.curve is None or (self.steps > OLD and not glm.is_squared):
+        if not self.curve.size or (self.steps > OLD and not glm.is_squared):
             self._make(z)
         self.steps = 0
         self.s = np.broadcast_to(s, glm.shape)

@@ -65,7 +65,7 @@ class L1Objective:
         each, target = self._penalties(x), self.design.target
         in_log = np.zeros((len(self.penalties.group), len(models), target.shape[1]))
         in_share = np.zeros((len(x), 1))
-        for k in np.flatnonzero(self.valid.any(axis=1)):
+        for k in map(int, np.flatnonzero(self.valid.any(axis=1))):
             coef = models[k, :-1]
             z = self.design.outputs(coef, models[k, -1])
             slopes = self.valid[k][:, None] * loss.slope(z, target, 1)

@@ -112,7 +112,7 @@ class Part:
 def parts(rows: Rows, train: np.ndarray, held: np.ndarray) -> list[Part]:
     """All models of these masks (rows, models): together, or one by one where they are large."""
     if rows.table.X.shape[1] * rows.target.shape[1] * train.shape[1] <= LARGE:
-        return [Part(rows, train, held, alone=False)]
+        return [Part(rows.divided(), train, held, alone=False)]
     return [
         Part(rows, train[:, k : k + 1], held[:, k : k + 1], alone=True)
         for k in range(train.shape[1])

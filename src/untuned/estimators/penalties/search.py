@@ -45,8 +45,10 @@ class Settings(NamedTuple):
                 outer.value_and_gradient, x, max_steps=steps, limit=self.limit,
                 progress=self.progress, **more,
             )  # fmt: skip
+        f: Any = Outer(outer.value_and_gradient)
+        g: Any = Nothing()
         return minimize(
-            Outer(outer.value_and_gradient), Nothing(), x, np.zeros(1, x.dtype),
+            f, g, x, np.zeros(1, x.dtype),
             method=self.method, max_steps=steps, max_seconds=self.limit.left(), seed=self.seed,
             progress=self.progress, **more,
         )  # fmt: skip
@@ -78,7 +80,7 @@ def search(
     else:
         bottom = walk.descend(rows, plans.one, limit, trail, near)
         common = float(bend.inverse(bottom.logarithm))
-        result = _result(bottom, two_digits(bend(common)[0]), common, limit)
+        result = _result(bottom, two_digits(bend(np.array(common))[0]), common, limit)
     x = np.r_[common, np.zeros(groups)]
     trail.found.append(_each(bend, x))
     steps = result.steps
@@ -142,7 +144,9 @@ def _holds(
     rows: Rows, plan: RowRoles, group: np.ndarray, one: np.ndarray, many: np.ndarray
 ) -> bool:
     """Whether many penalties beat one on rows that had no part in finding them."""
-    bend, before, after = Bend.of_rows(rows.weight), [], []
+    bend = Bend.of_rows(rows.weight)
+    before: list[np.ndarray] = []
+    after: list[np.ndarray] = []
     for part in objective.parts(rows, plan.train, plan.judge):
         for x, losses in ((one, before), (many, after)):
             losses.append(part.losses(penalties.each(_each(bend, x), group)))
