@@ -48,13 +48,13 @@ class BilevelLinear(BaseEstimator):
 
     def _search(
         self, loss: str, X: Any, target: np.ndarray, strata: np.ndarray, names: Any,
-        weight: np.ndarray,
+        weight: np.ndarray, began: float,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Coefficients (columns, features) in the units of X, and the intercepts."""
         from untuned.estimators.penalties import l1_search, objective, penalties, search
         from untuned.estimators.penalties.validation import Rows
 
-        settings, norm = self._settings(), self._norm()
+        settings, norm = self._settings(began), self._norm()
         columns = target.shape[1]
         feature_names = getattr(self, "feature_names_in_", None)
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
@@ -175,7 +175,7 @@ class BilevelLinear(BaseEstimator):
             raise ValueError("sample_weight is zero for every row; expected some positive weights.")
         return weight
 
-    def _settings(self) -> Any:
+    def _settings(self, began: float) -> Any:
         from untuned import solvers
         from untuned.estimators.penalties.outcome import Limit
         from untuned.estimators.penalties.search import Settings
@@ -190,7 +190,11 @@ class BilevelLinear(BaseEstimator):
         check_settings(solver, self.max_steps, self.max_seconds, None, 0, None, None)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return Settings(
-            self.method, self.max_steps, Limit(self.max_seconds), int(seed), bool(self.verbose)
+            self.method,
+            self.max_steps,
+            Limit(self.max_seconds, began),
+            int(seed),
+            bool(self.verbose),
         )
 
     @threads.by_rows

@@ -96,7 +96,7 @@ class Walk:
                     break
             if self.best() < first or self.limit.is_over() or self.mean(first) < before:
                 break
-        looks = LOOKS if self.is_small else 0
+        looks = LOOKS if self.is_small else 1
         while looks and not self.limit.is_over():
             bottom = self.lowest()
             if min(abs(bottom - each) for each in self.seen) < SAME:
