@@ -183,8 +183,9 @@ def test_noise_is_told_from_what_matters():
 def test_pure_noise_is_not_believed():
     random = np.random.default_rng(2)
     X, y = random.normal(size=(120, 6)), random.integers(0, 2, 120)
-    model = small().fit(X, y)
-    assert abs(model.predict_proba(X) - 0.5).max() < 0.15
+    free = LogisticRegression(C=1e6).fit(X, y).predict_proba(X)
+    sides = [small(random_state=seed).fit(X, y).predict_proba(X) for seed in range(4)]
+    assert abs(np.mean(sides, axis=0) - 0.5).max() < 0.75 * abs(free - 0.5).max()
 
 
 def test_groups_by_name(fitted):

@@ -123,8 +123,8 @@ def test_of_many_rows_all_judge_in_the_end(monkeypatch):
     assert not (check.judge.any(axis=1) & (many.valid | many.judge).any(axis=1)).any()
     # And so a search that is told nothing but lies ends with one strength.
     monkeypatch.setattr(folds, "FEW_ROWS", 100)
-    X = random.normal(size=(2000, 30))
-    y = (X[:, 0] + random.logistic(size=2000) > 0).astype(int)
+    X = random.normal(size=(600, 60))
+    y = (X[:, 0] + X[:, 1] + random.logistic(size=600) > 0).astype(int)
     fitted = BilevelLogisticRegression(random_state=0).fit(X, y).regularization_
     assert fitted.max() > fitted.min()
     monkeypatch.setattr(search, "_holds", lambda *_: False)
@@ -133,9 +133,9 @@ def test_of_many_rows_all_judge_in_the_end(monkeypatch):
 
 def ended_after(judged, outer):
     """Steps that a run of two vectors makes with these mean losses, from the start on."""
-    losses = iter(judged)
+    losses, noise = iter(judged), 10 * np.r_[np.ones(25), -np.ones(25)]  # none is far worse
     x = np.zeros((2, 3))
-    watch = Watch(lambda x: np.full(50, next(losses)), np.ones(50), x, lambda x: None)
+    watch = Watch(lambda x: next(losses) + noise, np.ones(50), x, lambda x: None)
     for step, value in enumerate(outer, 1):
         if watch(SimpleNamespace(x=x, step=step, record={"outer": 2 * value})):
             return step, watch.best.step
