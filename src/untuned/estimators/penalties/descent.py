@@ -83,7 +83,9 @@ def minimize(
             known, x.ravel(), jac=True, method="L-BFGS-B", callback=after_step,
             options={"maxiter": max_steps, "maxls": MOST_TRIES, "ftol": 0.0, "gtol": 0.0},
         )  # fmt: skip
-    if status == "stalled" and found.nit >= max_steps:
+    if status == "stalled" and limit.is_over():  # in the middle of a step
+        status = "max_seconds"
+    elif status == "stalled" and found.nit >= max_steps:
         status = "max_steps"
     outers = history["outer"]
     steps = int(history["step"][-1])
