@@ -65,12 +65,14 @@ def draw(X: Any, scale: np.ndarray, target: np.ndarray, seed: int) -> Draw:
     """
     factors = np.random.default_rng(0).integers(2**63, size=len(scale) + target.shape[1]) | 1
     key = _whole(target) @ factors[len(scale) :]
-    if sparse.issparse(X):
-        whole = sparse.csr_array((_whole(X.data / scale[X.indices]), X.indices, X.indptr), X.shape)
-        key += whole @ factors[: len(scale)]
-    else:
-        for part in standardisation.parts(X):
-            key[part] += _whole(X[part] / scale) @ factors[: len(scale)]
+    for part in standardisation.parts(X):  # one after another, which spares a copy of X
+        block: Any = X[part]
+        if sparse.issparse(X):
+            whole = _whole(block.data / scale[block.indices])
+            block = sparse.csr_array((whole, block.indices, block.indptr), block.shape)
+        else:
+            block = _whole(block / scale)
+        key[part] += block @ factors[: len(scale)]
     return Draw(key, np.random.default_rng(seed))
 
 
