@@ -115,23 +115,28 @@ def _squared(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     return 0.5 * np.square(z - t).sum(axis=axis)
 
 
+def _exp(z: np.ndarray) -> np.ndarray:
+    """exp(z), bounded so that products with it stay finite: a first step may lead far away."""
+    return np.exp(np.minimum(z, 0.5 * np.log(np.finfo(z.dtype).max)))
+
+
 def _poisson(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     """Half the deviance of counts t with means exp(z)."""
-    return (np.exp(z) - t * z - t + xlogy(t, t)).sum(axis=axis)
+    return (_exp(z) - t * z - t + xlogy(t, t)).sum(axis=axis)
 
 
 def _poisson_bend(z: np.ndarray, axis: int, t: Any = None) -> Map:
-    mean = np.exp(z)
+    mean = _exp(z)
     return lambda v: mean * v
 
 
 def _gamma(z: np.ndarray, t: np.ndarray, axis: int) -> np.ndarray:
     """Half the deviance of positive t with means exp(z)."""
-    return (t * np.exp(-z) + z - 1 - np.log(t)).sum(axis=axis)
+    return (t * _exp(-z) + z - 1 - np.log(t)).sum(axis=axis)
 
 
 def _gamma_bend(z: np.ndarray, axis: int, t: np.ndarray) -> Map:
-    ratio = t * np.exp(-z)
+    ratio = t * _exp(-z)
     return lambda v: ratio * v
 
 
@@ -142,6 +147,6 @@ LOSSES = {
         _squared, lambda z, t, axis: z - t, lambda z, axis, t=None: lambda v: v, np.ones_like, False
     ),
     # Of targets in units of their mean, so that exp(z) is 1 where nothing is known.
-    "poisson": Loss(_poisson, lambda z, t, axis: np.exp(z) - t, _poisson_bend, np.ones_like, False),
-    "gamma": Loss(_gamma, lambda z, t, axis: 1 - t * np.exp(-z), _gamma_bend, np.ones_like, False),
+    "poisson": Loss(_poisson, lambda z, t, axis: _exp(z) - t, _poisson_bend, np.ones_like, False),
+    "gamma": Loss(_gamma, lambda z, t, axis: 1 - t * _exp(-z), _gamma_bend, np.ones_like, False),
 }

@@ -13,12 +13,8 @@ from untuned.estimators import (
     BilevelPoisson,
     BilevelRidge,
 )
-from untuned.estimators.penalties import folds, standardisation
-from untuned.estimators.penalties.objectives import nonlinear_cg, scaling, stepwise
-from untuned.estimators.penalties.objectives.objective import Models, Outer
-from untuned.estimators.penalties.selection import fitting
-from untuned.estimators.penalties.selection.judging import Rows
-from untuned.estimators.penalties.strengths import Bend, Shares
+from untuned.estimators.penalties import objective, penalties, standardisation
+from untuned.estimators.penalties.validation import Rows
 
 FEATURES = 1100
 
@@ -28,7 +24,7 @@ def wide(classes, seed=0, rows=80):
     random = np.random.default_rng(seed)
     X = random.normal(size=(rows, FEATURES)) * (random.random((rows, FEATURES)) < 0.1)
     y = np.argmax(X[:, :classes] + 0.3 * random.normal(size=(rows, classes)), axis=1)
-    table = standardisation.make(X, np.ones(rows))
+    table = standardisation.make(X, standardisation.moments(X, np.ones(rows)))
     target = np.eye(classes)[y] if classes > 2 else (2.0 * y - 1)[:, None]
     return Rows("softmax" if classes > 2 else "logistic", table, target, np.ones(rows)), y
 
@@ -38,40 +34,12 @@ def wide(classes, seed=0, rows=80):
 def test_conjugate_gradients_along_exact_steps_find_the_model(classes, strength):
     """Judge: scikit-learn's, solved to the last digits."""
     rows, y = wide(classes)
-    group = np.zeros(np.shape(rows.target)[1] * FEATURES, int).reshape(FEATURES, -1)
-    scales = lambda: scaling.make(*rows)
-    coef, intercept = fitting.fit(rows, scales, np.full(1, strength), group)
+    coef, intercept = objective.fit(rows, np.full((1, 1, 1), strength))
     judge = LogisticRegression(C=1 / strength, tol=1e-12, max_iter=10_000).fit(rows.table.X, y)
     size = np.abs(judge.coef_).max()
     np.testing.assert_allclose(coef.T, judge.coef_, atol=1e-4 * size)
     gaps = [np.diff(each) if classes > 2 else each for each in (intercept, judge.intercept_)]
     np.testing.assert_allclose(*gaps, atol=1e-3)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_rows_that_are_all_but_certain_take_no_more_passes(dtype):
-    """A word tells each class, and strengths are weak: three times as many passes
-    if steps go back and forth along sums of intercepts."""
-    random = np.random.default_rng(0)
-    y = random.integers(4, size=300)
-    X = random.random((300, FEATURES)) < 0.05
-    X[np.arange(300), y] = True
-    table = standardisation.make(X.astype(float), np.ones(300))
-    table = table._replace(X=table.X.astype(dtype), shift=table.shift.astype(dtype))
-    rows = Rows("softmax", table, np.eye(4, dtype=dtype)[y], np.ones(300))
-    every, strengths = np.ones((300, 1)), np.broadcast_to(np.full((1, 1), 3e-4), (FEATURES, 4))
-    weights = (every / 300).astype(dtype)
-    none = np.zeros((1, 1), dtype)
-    shares = Shares(
-        none, np.zeros((FEATURES, 4), int), np.full(1, 300, dtype), Bend(none[0]), 0.0,
-        scaling.make(*rows),
-    )  # fmt: skip
-    models = Models(*rows[:3], weights, weights, shares, none, shares.fixed(strengths))
-    first = [fitting.alike(models, none, *fitting.nothing(FEATURES, 4))]
-    found = models.model(none, nonlinear_cg.solve(models, none, first, 1e-3))[0][:, 0].T
-    assert models.passes < 60
-    judge = LogisticRegression(C=1 / 3e-4, tol=1e-12, max_iter=10_000).fit(table.X.astype(float), y)
-    assert np.linalg.norm(found - judge.coef_) < 1e-3 * np.linalg.norm(judge.coef_)
 
 
 @pytest.mark.parametrize("sure", [1.0, 30.0])
@@ -99,56 +67,13 @@ def test_rows_that_a_model_is_sure_of_keep_their_digits(sure):
     np.testing.assert_allclose(product, bent, rtol=1e-3, atol=1e-6 * abs(bent).max())
 
 
-def test_steps_along_a_direction_end_where_the_slope_does():
-    """Of several models at once, from guesses far too short and far too long."""
-    curves, best = np.array([1e-3, 1.0, 50.0]), np.array([300.0, 1.0, 1e-4])
-    slope_at = lambda t: curves * np.tanh(t / best - 1) * best
-    found = nonlinear_cg._best(slope_at, slope_at(np.zeros(3)), np.array([1e-2, 1.0, 1e-2]))
-    left = np.abs(slope_at(found)) / np.abs(slope_at(np.zeros(3)))
-    assert (left <= nonlinear_cg.NEARLY).all()
-
-
-@pytest.mark.parametrize("by_class", [False, True])
-def test_a_model_behind_f_has_the_slope_of_f(by_class, monkeypatch):
-    """Judge: differences of f where the model is solved anew."""
-    monkeypatch.setattr(stepwise, "LEFT", 1e-9)
-    monkeypatch.setattr(stepwise, "FIRST_LEFT", 1e-9)
-    rows, y = wide(3)
-    random, weight = np.random.default_rng(1), np.ones(80)
-    group = np.broadcast_to(
-        np.arange(3) if by_class else np.arange(FEATURES)[:, None] % 7, (FEATURES, 3)
-    )
-    plan = folds.of_half(folds.plan(folds.splits(0.4, None, y, random), y, weight, many=True))
-    models = fitting.make(rows, plan, group, scaling.make(*rows), 1.0, 1.0)
-    x = 0.5 * random.normal(size=(1, 2 + group.max()))
-    along = random.normal(size=x.shape)
-
-    def solved(x):
-        first = [fitting.alike(models, x, *fitting.nothing(*group.shape))]
-        return fitting.solved(models, x, first, 1e-9)
-
-    behind = stepwise.Stepwise(models, x, solved(x), fitting.solved)
-    behind.value_and_grads(x + 0.3, np.zeros(1))  # there and back again
-    value, gradient, _ = behind.value_and_grads(x, np.zeros(1))
-    assert value == pytest.approx(Outer(models)(x, solved(x)), rel=1e-6)
-    sides = [
-        stepwise.Stepwise(models, there, solved(there), fitting.solved)(there, np.zeros(1))
-        for there in (x + 1e-3 * along, x - 1e-3 * along)
-    ]
-    assert np.vdot(gradient, along) == pytest.approx((sides[0] - sides[1]) / 2e-3, rel=1e-4)
-    w, b = behind.model()
-    assert w.shape == (FEATURES, 1, 3)
-    assert b.shape == (1, 3)
-
-
-def test_strengths_that_repeat_themselves_take_no_memory():
+def test_penalties_that_repeat_themselves_take_no_memory():
     """Of classes, of features, or the same for all."""
-    strengths = np.array([1.0, 2.0, 3.0])
+    three = np.array([1.0, 2.0, 3.0])
     for axis, group in enumerate((np.arange(3)[:, None], np.arange(3))):
-        found = fitting.of_coefficients(strengths, np.broadcast_to(group, (3, 3)))
-        assert found.strides[1 - axis] == 0
-        np.testing.assert_array_equal(found, np.broadcast_to(strengths[group], (3, 3)))
-    assert fitting.of_coefficients(np.ones(3), np.zeros((4, 2), int)).strides == (0, 0)
+        found = penalties.each(three, np.broadcast_to(group, (3, 3)))
+        assert found.shape == ((3, 1, 1) if axis == 0 else (1, 1, 3))
+    assert penalties.each(np.ones(3), np.zeros((4, 2), int)).shape == (1, 1, 1)
 
 
 NUMBERS = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,73 +48,64 @@ class BilevelLinear(BaseEstimator):
 
     def _search(
         self, loss: str, X: Any, target: np.ndarray, strata: np.ndarray, names: Any,
-        weight: np.ndarray,
+        weight: np.ndarray, began: float,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Coefficients (columns, features) in the units of X, and the intercepts."""
-        from untuned.estimators.penalties.objectives import condensed, scaling
-        from untuned.estimators.penalties.selection import fitting, search
-        from untuned.estimators.penalties.selection.judging import Rows
+        from untuned.estimators.penalties import l1_search, objective, penalties, search
+        from untuned.estimators.penalties.validation import Rows
 
-        settings = self._settings()
-        # Weights that add up to one, say, are not those of a single row.
-        unit = min(1.0, weight.sum() / np.count_nonzero(weight))
-        weight = weight / unit
+        settings, norm = self._settings(began), self._norm()
         columns = target.shape[1]
         feature_names = getattr(self, "feature_names_in_", None)
         chosen = groups.make(self.penalty, X.shape[1], columns, feature_names, names, self._column)
-        random = np.random.default_rng(settings.seed)
-        X = standardisation.in_order(X)
-
-        near = None
-        wide = X.shape[1] > scaling.MOST_TURNED and self._norm() == "l2"
-        wide = wide and standardisation.stays_sparse(X)
+        X, cv = standardisation.in_order(X), self.cv
+        used = np.flatnonzero(weight)
+        if len(used) < len(weight):  # rows without a weight are as good as absent
+            cv = folds.among(cv, X, strata, used)
+            X, target, strata, weight = X[used], target[used], strata[used], weight[used]
+        # Weights that add up to one, say, are not those of a single row.
+        unit = min(1.0, weight.mean())
+        weight = weight / unit
+        moments = standardisation.moments(X, weight)
+        drawn = folds.draw(X, moments.spread, target, settings.seed)
 
         def rows_of(together: bool) -> Rows:
-            table = standardisation.make(X, weight, together, later=wide)
+            table = standardisation.make(X, moments, together, later=wide)
             return Rows(loss, table, target.astype(table.shift.dtype, copy=False), weight)
 
+        near = None
+        wide = norm == "l2" and X.shape[1] > folds.WIDE and standardisation.stays_sparse(X)
         if wide:
             # Who made a sparse X may have scaled it well: rare words are small in TF-IDF.
-            split = folds.splits(folds.SHARE, X, strata, random)
-            plan = folds.plan(split, strata, weight, many=False)
+            split = folds.splits(folds.SHARE, X, strata, drawn)
+            plan = folds.plan(split, strata, weight, many=False, drawn=drawn)
             units = [partial(rows_of, together) for together in (False, True)]
             rows, near = search.better_units(units, plan, settings.limit)
         else:
             rows = rows_of(together=False)
-        table = rows.table
-        pack = loss == "squared" and condensed.applies(len(weight), X.shape[1], columns)
-        part: Any = slice(None)
-        if self.cv is None and not pack:
-            part = folds.sample(strata, weight, X.shape[1], random)
-        some, strata = rows, strata[part]
-        if not isinstance(part, slice):
-            some = Rows(loss, table.rows(part), rows.target[part], weight[part])
-        many = len(chosen.names) > 1
-        plans = self._plans(some, X, strata, random, many, pack)
+        table, some = rows.table, rows
+        if cv is None:
+            part = folds.sample(strata, X.shape[1], drawn)
+            if len(part) < len(weight):
+                some, strata, drawn = rows.some(part), strata[part], drawn.some(part)
+        plans = self._plans(some, X, cv, strata, drawn, len(chosen.names) > 1)
         found: Any
-        if self._norm() == "l2":
-            scales = of_part = cache(partial(scaling.make, *rows))
-            if some is not rows:
-                of_part = cache(partial(scaling.make, *some))
-            found = search.search(
-                some, plans, chosen.member, len(chosen.names), of_part, settings, near
-            )
-            coef, intercept = found.near
-            if not (found.exact and some is rows):
-                coef, intercept = fitting.fit(
-                    rows.divided(), scales, found.strengths, chosen.member, found.near
-                )
+        if norm == "l2":
+            found = search.search(some, plans, chosen.member, len(chosen.names), settings, near)
+            if found.model is not None and some is rows:
+                coef, intercept = found.model
+            else:
+                s = penalties.each(found.penalties, chosen.member)
+                coef, intercept = objective.fit(rows.divided(), s)
         else:
-            from untuned.estimators.penalties.selection import sparse_search
-
-            mixed = self._norm() == "elasticnet"
-            found = sparse_search.search(
+            mixed = norm == "elasticnet"
+            found = l1_search.search(
                 some, plans, chosen.member, len(chosen.names), mixed, weight.sum(), settings
             )
-            coef, intercept = sparse_search.fit(rows, chosen.member, found)
+            coef, intercept = l1_search.fit(rows, chosen.member, found)
             if mixed:
                 self.l1_ratio_ = float(found.share)
-        self.regularization_ = found.strengths * unit
+        self.regularization_ = found.penalties * unit
         self.groups_ = np.array(chosen.names, dtype=object)
         self.result_, self.n_iter_ = found.result, found.steps
         self.path_ = found.path.in_units(unit)
@@ -122,31 +113,30 @@ class BilevelLinear(BaseEstimator):
         return coef, intercept - coef @ table.mean
 
     def _plans(
-        self, rows: Any, X: Any, strata: np.ndarray, random: np.random.Generator, many: bool,
-        pack: bool,
-    ) -> folds.Plans:  # fmt: skip
-        """Which rows choose the strengths and which judge them."""
-        from untuned.estimators.penalties.selection import leave_one_out
+        self, rows: Any, X: Any, cv: Any, strata: np.ndarray, drawn: folds.Draw, many: bool
+    ) -> folds.Plans:
+        """Which rows train, which choose the penalties, and which have a say in neither."""
+        from untuned.estimators.penalties import leave_one_out
 
         weight = rows.weight
         many = many and folds.can_tell_apart(weight)
-        each = self.cv is None and rows.loss == "squared" and self._norm() == "l2"
+        each = cv is None and rows.loss == "squared" and self._norm() == "l2"
         each = each and leave_one_out.applies(rows.table, weight)
         if each and not many:
             return folds.Plans(None)
-        pairs = folds.splits(self.cv, X, strata, random)
-        one = None if each else folds.plan(pairs, strata, weight, many=False)
+        pairs = folds.splits(cv, X, strata, drawn)
+        one = None if each else folds.plan(pairs, strata, weight, many=False, drawn=drawn)
         if not many:
             return folds.Plans(one)
         wide = X.shape[1] > folds.WIDE
         few = len(strata) <= folds.FEW_ROWS and not (wide and standardisation.stays_sparse(X))
-        if self.cv is not None or pack or few:
-            return folds.Plans(one, folds.plan(pairs, strata, weight, many=True), None, pack)
-        split = folds.splits(folds.SHARE, X, strata, random)
-        plan = folds.plan(split, strata, weight, many=True)
+        if cv is not None or few:
+            return folds.Plans(one, folds.plan(pairs, strata, weight, True, drawn))
+        split = folds.splits(folds.SHARE, X, strata, drawn)
+        plan = folds.plan(split, strata, weight, many=True, drawn=drawn)
         if wide:  # one model instead of many at once, as they are large
             plan = folds.of_half(plan)
-        return folds.Plans(one, plan, folds.elsewhere(pairs, strata, weight, plan))
+        return folds.Plans(one, plan, folds.elsewhere(pairs, strata, weight, plan, drawn))
 
     def plot(self) -> Figure:
         """What the search saw along one strength for all, and the strengths it found.
@@ -185,10 +175,10 @@ class BilevelLinear(BaseEstimator):
             raise ValueError("sample_weight is zero for every row; expected some positive weights.")
         return weight
 
-    def _settings(self) -> Any:
+    def _settings(self, began: float) -> Any:
         from untuned import solvers
-        from untuned.estimators.penalties.selection.outcome import Limit
-        from untuned.estimators.penalties.selection.search import Settings
+        from untuned.estimators.penalties.outcome import Limit
+        from untuned.estimators.penalties.search import Settings
         from untuned.run import check_settings
 
         if not isinstance(self.verbose, bool | np.bool_ | numbers.Integral):
@@ -200,7 +190,11 @@ class BilevelLinear(BaseEstimator):
         check_settings(solver, self.max_steps, self.max_seconds, None, 0, None, None)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return Settings(
-            self.method, self.max_steps, Limit(self.max_seconds), int(seed), bool(self.verbose)
+            self.method,
+            self.max_steps,
+            Limit(self.max_seconds, began),
+            int(seed),
+            bool(self.verbose),
         )
 
     @threads.by_rows

@@ -21,7 +21,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
+from untuned.estimators.penalties import standardisation
 from untuned.util.wording import brief
 
 FEW_ROWS = 5000  # above, a split will do to find many strengths: all rows are asked afterwards
@@ -31,6 +33,51 @@ FEWEST_ROWS = 100  # below, the judges' standard error hides any gain from more 
 MANY_ROWS, ROWS_PER_FEATURE = 2**14, 10  # say enough about strengths, which do not grow with rows
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
+DIGITS = 2.0**20  # steps per spread of a column, by which rows are told apart
+
+
+class Draw(NamedTuple):
+    """A random order of rows that depends on what is in them, and not on where they are."""
+
+    key: np.ndarray  # (rows,), the same for equal rows
+    random: np.random.Generator
+
+    def places(self, strata: np.ndarray, shuffle: bool = True) -> np.ndarray:
+        """0, 1, 2, ... along the rows sorted by stratum, in random order within each."""
+        order = np.argsort(self.key, kind="stable")
+        if shuffle:
+            order = order[self.random.permutation(len(order))]
+        order = order[np.argsort(strata[order], kind="stable")]
+        place = np.empty(len(strata), np.int64)
+        place[order] = np.arange(len(strata))
+        return place
+
+    def some(self, part: Any) -> Draw:
+        """Of some rows."""
+        return self._replace(key=self.key[part])
+
+
+def draw(X: Any, scale: np.ndarray, target: np.ndarray, seed: int) -> Draw:
+    """Sums of whole numbers, which have no rounding: the order of sums cannot show in them.
+
+    Columns are in units of their spread, so the draw does not depend on units. Targets are in the
+    units of the caller.
+    """
+    factors = np.random.default_rng(0).integers(2**63, size=len(scale) + target.shape[1]) | 1
+    key = _whole(target) @ factors[len(scale) :]
+    for part in standardisation.parts(X):  # one after another, which spares a copy of X
+        block: Any = X[part]
+        if sparse.issparse(X):
+            whole = _whole(block.data / scale[block.indices])
+            block = sparse.csr_array((whole, block.indices, block.indptr), block.shape)
+        else:
+            block = _whole(block / scale)
+        key[part] += block @ factors[: len(scale)]
+    return Draw(key, np.random.default_rng(seed))
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+    return np.clip(np.rint(values * DIGITS), -(2.0**62), 2.0**62).astype(np.int64)
 
 
 class RowRoles(NamedTuple):
@@ -49,10 +96,9 @@ class Plans(NamedTuple):
     one: RowRoles | None
     many: RowRoles | None = None  # for more than one strength
     check: RowRoles | None = None  # judges that had no part in `many`
-    condense: bool = False  # whether rows of `many` are to be condensed
 
 
-def splits(cv: Any, X: Any, strata: np.ndarray, random: np.random.Generator) -> Splits:
+def splits(cv: Any, X: Any, strata: np.ndarray, drawn: Draw) -> Splits:
     """`cv` as pairs of row numbers (train, validation); see BilevelLogisticRegression."""
     rows, given = len(strata), cv
     if cv is None:
@@ -65,10 +111,10 @@ def splits(cv: Any, X: Any, strata: np.ndarray, random: np.random.Generator) -> 
         )
     if isinstance(cv, numbers.Integral):
         _warn_of_rare(strata, given)
-        return _by_fold(_deal(strata, int(cv), random))
+        return _by_fold(drawn.places(strata) % int(cv))
     if isinstance(cv, numbers.Real):
         # The i-th row of a class is held out where i times the share passes a whole number.
-        place = _places(strata, random)
+        place = drawn.places(strata)
         held = np.floor((place + 1) * float(cv) + 0.5) > np.floor(place * float(cv) + 0.5)
         return [(np.flatnonzero(~held), np.flatnonzero(held))]
     if hasattr(cv, "split") and not isinstance(cv, str):
@@ -81,28 +127,42 @@ def splits(cv: Any, X: Any, strata: np.ndarray, random: np.random.Generator) -> 
     return [(np.asarray(a), np.asarray(b)) for a, b in cv]
 
 
-def sample(
-    strata: np.ndarray, weight: np.ndarray, features: int, random: np.random.Generator
-) -> Any:
-    """The rows to search strengths with: all, or of many some, in the shares of their strata."""
-    most = max(MANY_ROWS, ROWS_PER_FEATURE * features)
-    used = np.flatnonzero(weight > 0)
-    if len(used) <= most:
-        return slice(None)
-    place = _places(strata[used], random)
-    chosen = np.floor(place * most / len(used)) > np.floor((place - 1) * most / len(used))
+def among(cv: Any, X: Any, strata: np.ndarray, used: np.ndarray) -> Any:
+    """`cv` for some of the rows: where it names rows by their places, the others are left out."""
+    if (
+        cv is None
+        or isinstance(cv, numbers.Real | str)
+        or not (hasattr(cv, "split") or isinstance(cv, Iterable))
+    ):
+        return cv
+    pairs = cv.split(X, strata) if hasattr(cv, "split") else cv
+    place = np.full(len(strata), -1)
+    place[used] = np.arange(len(used))
+    masks = ((_mask(train, len(place)), _mask(test, len(place))) for train, test in pairs)
+    return [tuple(place[mask & (place >= 0)] for mask in pair) for pair in masks]
+
+
+def sample(strata: np.ndarray, features: int, drawn: Draw) -> np.ndarray:
+    """The rows to search penalties with: all, or of many some, in the shares of their strata."""
+    most, rows = max(MANY_ROWS, ROWS_PER_FEATURE * features), len(strata)
+    if rows <= most:
+        return np.arange(rows)
+    place = drawn.places(strata)
+    chosen = np.floor(place * most / rows) > np.floor((place - 1) * most / rows)
     # The first row of each stratum is among them, so that no class is missing.
-    ordered = np.sort(strata[used])
+    ordered = np.sort(strata)
     chosen |= np.isin(place, np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]))
-    return used[chosen]
+    return np.flatnonzero(chosen)
 
 
 def can_tell_apart(weight: np.ndarray) -> bool:
     """Whether rows are enough to judge more than one strength."""
-    return bool(np.count_nonzero(weight) >= FEWEST_ROWS)
+    return bool(weight.sum() >= FEWEST_ROWS)
 
 
-def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> RowRoles:
+def plan(
+    pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool, drawn: Draw
+) -> RowRoles:
     """The models to train for these splits; `many` for more than one strength."""
     count = len(strata)
     sides = [(_mask(train, count), _mask(test, count)) for train, test in pairs]
@@ -122,7 +182,7 @@ def plan(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: bool) -> R
             weight[train].sum() > 0 and weight[valid | judge].sum() > 0
             for train, valid, judge, *_ in nested
         )
-        models = nested if sound else _halved(sides, strata)
+        models = nested if sound else _halved(sides, strata, drawn)
     trains, valids, judges, owners, split = zip(*models, strict=True)
     known = [_knowable(b, a, strata, weight) for a, b in zip(trains, valids, strict=True)]
     mix = np.zeros((len(models), 1 + owners[-1]))
@@ -149,9 +209,11 @@ def of_half(plan: RowRoles) -> RowRoles:
     return RowRoles(train[:, :1], valid[:, :1], judge[:, :1], mix[:1, :1], split[:1])
 
 
-def elsewhere(pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: RowRoles) -> RowRoles:
+def elsewhere(
+    pairs: Splits, strata: np.ndarray, weight: np.ndarray, many: RowRoles, drawn: Draw
+) -> RowRoles:
     """Models of these splits, judged by the rows that had no part in finding many strengths."""
-    plan_of = plan(pairs, strata, weight, many=False)
+    plan_of = plan(pairs, strata, weight, many=False, drawn=drawn)
     return plan_of._replace(judge=plan_of.valid & ~(many.valid | many.judge).any(axis=1)[:, None])
 
 
@@ -166,13 +228,13 @@ def _nested(sides: list) -> list:
     return models
 
 
-def _halved(sides: list, strata: np.ndarray) -> list:
-    models = []
+def _halved(sides: list, strata: np.ndarray, drawn: Draw) -> list:
+    models: list = []
     for k, (train, test) in enumerate(sides):
         test = test & ~train
         half = np.zeros_like(test)
         rows = np.flatnonzero(test)
-        half[rows[_places(strata[rows], None) % 2 == 0]] = True
+        half[rows[drawn.some(rows).places(strata[rows], shuffle=False) % 2 == 0]] = True
         models.append((train, test & half, test & ~half, 2 * k, k))
         models.append((train, test & ~half, test & half, 2 * k + 1, k))
     return models
@@ -206,19 +268,6 @@ def _mask(rows: np.ndarray, count: int) -> np.ndarray:
     mask = np.zeros(count, bool)
     mask[rows] = True
     return mask
-
-
-def _places(strata: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
-    """0, 1, 2, ... along the rows sorted by stratum, in random order within each."""
-    order = np.arange(len(strata)) if random is None else random.permutation(len(strata))
-    order = order[np.argsort(strata[order], kind="stable")]
-    place = np.empty(len(strata), np.int64)
-    place[order] = np.arange(len(strata))
-    return place
-
-
-def _deal(strata: np.ndarray, folds: int, random: np.random.Generator) -> np.ndarray:
-    return _places(strata, random) % folds
 
 
 def _by_fold(fold: np.ndarray) -> Splits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,7 @@ class BilevelLogisticRegression(ClassifierMixin, WithNorm):
         -------
         self : BilevelLogisticRegression
         """
+        began = time.perf_counter()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         limits.check(X, "X")
         check_classification_targets(y)
@@ -116,7 +118,7 @@ class BilevelLogisticRegression(ClassifierMixin, WithNorm):
             names = self.classes_
         loss = "logistic" if binary else "softmax"
         weight = self._weights(sample_weight, X)
-        found = self._search(loss, X, target, codes, names, weight)
+        found = self._search(loss, X, target, codes, names, weight, began)
         self.coef_, self.intercept_ = (limits.in_dtype(part, X.dtype) for part in found)
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ class BilevelPositive(RegressorMixin, WithNorm):
         -------
         self
         """
+        began = time.perf_counter()
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True
         )
@@ -53,7 +55,13 @@ class BilevelPositive(RegressorMixin, WithNorm):
         if not mean > 0:
             raise ValueError("y is zero in every row; expected some counts above zero.")
         coef, intercept = self._search(
-            self._loss, X, (target / mean)[:, None], np.zeros(len(y), np.int64), ["y"], weight
+            self._loss,
+            X,
+            (target / mean)[:, None],
+            np.zeros(len(y), np.int64),
+            ["y"],
+            weight,
+            began,
         )
         self.coef_ = limits.in_dtype(coef[0], X.dtype)
         self.intercept_ = limits.in_dtype(intercept[0] + np.log(mean), X.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class BilevelRidge(RegressorMixin, BilevelLinear):
         -------
         self : BilevelRidge
         """
+        began = time.perf_counter()
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True,
             y_numeric=True,
@@ -84,7 +86,13 @@ class BilevelRidge(RegressorMixin, BilevelLinear):
         spread = np.where(spread > 0, spread, 1.0)
         strata = np.zeros(len(y), np.int64)
         coef, intercept = self._search(
-            "squared", X, (target - mean) / spread, strata, range(target.shape[1]), weight
+            "squared",
+            X,
+            (target - mean) / spread,
+            strata,
+            range(target.shape[1]),
+            weight,
+            began,
         )
         coef = limits.in_dtype(coef * spread[:, None], X.dtype)
         intercept = limits.in_dtype(intercept * spread + mean, X.dtype)

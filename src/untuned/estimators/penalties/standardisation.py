@@ -8,8 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+LARGE_SHIFT = 10.0  # spreads between a sparse column's mean and zero
 BLOCK = 2**18  # entries that are worked on at once, so that no second copy of X is made
 SMALL = 2**20  # entries up to which X is worked on in float64, and a sparse X is made dense
+
+
+class Moments(NamedTuple):
+    """The weighted mean and spread of each column, and whether it is constant (spread 1)."""
+
+    mean: np.ndarray
+    spread: np.ndarray
+    constant: np.ndarray
 
 
 class Standardised(NamedTuple):
@@ -50,8 +59,8 @@ def in_order(X: Any) -> Any:
     return X
 
 
-def make(X: Any, weight: np.ndarray, together: bool = False, later: bool = False) -> Standardised:
-    """`X` standardised by the weighted mean and spread of its columns; a constant one becomes 0.
+def make(X: Any, moments: Moments, together: bool = False, later: bool = False) -> Standardised:
+    """`X` standardised by the mean and spread of its columns; a constant one becomes 0.
 
     So does one whose spread is below what its dtype can hold to more than a few digits. `together`
     divides all others by the same number, so that columns keep the units they came in. A sparse X
@@ -62,23 +71,12 @@ def make(X: Any, weight: np.ndarray, together: bool = False, later: bool = False
     dtype = np.float64 if rows * features <= SMALL else np.float32
     if sparse.issparse(X) and not stays_sparse(X):
         X = X.toarray()
-    share = weight / weight.sum()
-    mean, spread = np.zeros(features), np.zeros(features)
-    for part, block in _blocks(X):
-        mean += share[part] @ block
-    for part, block in _blocks(X):
-        if sparse.issparse(block):
-            spread += share[part] @ block.power(2)
-        else:
-            spread += share[part] @ (block - mean) ** 2
-    if sparse.issparse(X):
-        spread = np.maximum(spread - mean**2, 0)
-    spread = np.sqrt(spread)
-    kind = np.finfo(X.dtype)
-    constant = spread <= np.maximum(10 * kind.eps * np.abs(mean), kind.tiny)
+    mean, spread, constant = moments
     if together and not constant.all():
         spread = np.full(features, np.mean(spread[~constant] ** 2) ** 0.5)
     scale = np.where(constant, 1.0, spread)
+    if (np.abs(mean) > LARGE_SHIFT * scale).any() and sparse.issparse(X):
+        dtype = np.float64  # products with such a column are small differences of large numbers
     shift = np.zeros(features)
     scaled: Any
     if sparse.issparse(X):
@@ -89,6 +87,29 @@ def make(X: Any, weight: np.ndarray, together: bool = False, later: bool = False
         for part, block in _blocks(X):
             scaled[part] = np.where(constant, 0.0, (block - mean) / scale)
     return Standardised(scaled, shift.astype(dtype), mean, scale, later)
+
+
+def moments(X: Any, weight: np.ndarray) -> Moments:
+    """Those of the columns, for rows of these weights."""
+    share = weight / weight.sum()
+    mean, squares = np.zeros((2, X.shape[1]))
+    for part, block in _blocks(X):
+        mean += share[part] @ block
+    for part, block in _blocks(X):
+        if sparse.issparse(block):
+            # Of entries, and of the zeros beside them: no difference of large numbers.
+            some = share[part]
+            away = block.copy()
+            away.data = (away.data - mean[away.indices]) ** 2
+            here = block.copy()
+            here.data = np.ones_like(here.data)
+            squares += some @ away + (some.sum() - some @ here) * mean**2
+        else:
+            squares += share[part] @ (block - mean) ** 2
+    spread = np.sqrt(np.maximum(squares, 0))
+    kind = np.finfo(X.dtype)
+    constant = spread <= np.maximum(10 * kind.eps * np.abs(mean), kind.tiny)
+    return Moments(mean, np.where(constant, 1.0, spread), constant)
 
 
 def _divided(X: Any, scale: np.ndarray, dtype: np.dtype) -> Any:
@@ -103,9 +124,14 @@ def stays_sparse(X: Any) -> bool:
     return bool(sparse.issparse(X) and rows * features > max(SMALL, 3 * X.nnz))
 
 
-def _blocks(X: Any) -> Iterator[tuple[slice, Any]]:
-    """Parts of the rows in float64."""
+def parts(X: Any) -> Iterator[slice]:
+    """Rows that are worked on at once."""
     step = max(1, BLOCK // X.shape[1])
     for start in range(0, X.shape[0], step):
-        part = slice(start, start + step)
+        yield slice(start, start + step)
+
+
+def _blocks(X: Any) -> Iterator[tuple[slice, Any]]:
+    """Parts of the rows in float64."""
+    for part in parts(X):
         yield part, X[part].astype(np.float64)

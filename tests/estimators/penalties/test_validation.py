@@ -1,6 +1,5 @@
 """Who judges strengths: every row, none of them more than its share."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,12 +10,9 @@ from sklearn.preprocessing import StandardScaler
 
 from untuned.closed_form.losses import bounded, bounded_slope
 from untuned.estimators import BilevelLogisticRegression, BilevelRidge
-from untuned.estimators.penalties import folds
+from untuned.estimators.penalties import folds, leave_one_out, search, validation
 from untuned.estimators.penalties import standardisation as tables
-from untuned.estimators.penalties.objectives import condensed
-from untuned.estimators.penalties.objectives import scaling as scalings
-from untuned.estimators.penalties.selection import fitting, leave_one_out, search
-from untuned.estimators.penalties.selection.judging import Rows, Watch
+from untuned.estimators.penalties.validation import Watch
 
 
 def table_of(rows, features, columns=1, seed=0):
@@ -24,7 +20,7 @@ def table_of(rows, features, columns=1, seed=0):
     X = random.normal(size=(rows, features)) @ random.normal(size=(features, features))
     target = X[:, :1] + random.normal(size=(rows, columns))
     weight = random.integers(0, 4, rows).astype(float)
-    table = tables.make(X, weight)
+    table = tables.make(X, tables.moments(X, weight))
     target -= weight @ target / weight.sum()
     return table, target, weight
 
@@ -73,42 +69,10 @@ def test_weights_of_zero_and_a_sample_of_rows_leave_the_model_that_of_all(monkey
         whole.fit(X, y, weight).coef_, whole.fit(X[50:], y[50:]).coef_, rtol=1e-9
     )
     monkeypatch.setattr(folds, "MANY_ROWS", 100)
-    monkeypatch.setattr(condensed, "applies", lambda *_: False)
     part = BilevelRidge(penalty="all", random_state=0).fit(X, y)
     scale = X.std(axis=0)
     judge = Ridge(alpha=part.regularization_[0]).fit(X / scale, y)
     np.testing.assert_allclose(part.coef_, judge.coef_ / scale, rtol=1e-6)
-
-
-def test_condensed_rows_say_the_same():
-    table, target, weight = table_of(90, 3, columns=2)
-    strata = np.zeros(90, int)
-    plan = folds.plan(
-        folds.splits(3, None, strata, np.random.default_rng(0)), strata, weight, many=True
-    )
-    packed = condensed.make(table, target, weight, plan)
-    assert len(packed.weight) == 3 * (3 + 2 + 1)
-    random = np.random.default_rng(1)
-    w, b = random.normal(size=(3, 2)), random.normal(size=2)
-    for roles, short in zip(plan[:3], packed.plan[:3], strict=True):
-        for model in range(roles.shape[1]):
-            sums = [
-                (each.weight * use[:, model]) @ ((each.table.X @ w + b - each.target) ** 2)
-                for each, use in ((condensed.Condensed(table, target, weight, plan), roles),
-                                  (packed, short))
-            ]  # fmt: skip
-            np.testing.assert_allclose(sums[0], sums[1], rtol=1e-10)
-
-
-def test_condensing_changes_no_strength(monkeypatch):
-    random = np.random.default_rng(3)
-    X = random.normal(size=(400, 8))
-    y = X[:, 0] + 2 * random.normal(size=400)
-    short = BilevelRidge(random_state=0).fit(X, y)
-    monkeypatch.setattr(condensed, "applies", lambda *_: False)
-    long = BilevelRidge(random_state=0).fit(X, y)
-    assert long.regularization_.max() > 1.5 * long.regularization_.min()
-    np.testing.assert_allclose(short.regularization_, long.regularization_, rtol=0.05)
 
 
 def test_the_loss_of_one_row_is_bounded():
@@ -149,46 +113,31 @@ def test_of_many_rows_all_judge_in_the_end(monkeypatch):
     strata = np.arange(200) % 2
     weight = np.ones(200)
     random = np.random.default_rng(0)
-    pairs = folds.splits(None, None, strata, random)
+    drawn = folds.Draw(random.integers(2**60, size=200), random)
+    pairs = folds.splits(None, None, strata, drawn)
     assert len(pairs) == 5
-    many = folds.plan(folds.splits(0.2, None, strata, random), strata, weight, many=True)
-    check = folds.elsewhere(pairs, strata, weight, many)
+    many = folds.plan(folds.splits(0.2, None, strata, drawn), strata, weight, True, drawn)
+    check = folds.elsewhere(pairs, strata, weight, many, drawn)
     assert check.judge.sum() == 160
     assert not (check.judge & check.train).any()
     assert not (check.judge.any(axis=1) & (many.valid | many.judge).any(axis=1)).any()
     # And so a search that is told nothing but lies ends with one strength.
     monkeypatch.setattr(folds, "FEW_ROWS", 100)
-    X = random.normal(size=(2000, 30))
-    y = (X[:, 0] + random.logistic(size=2000) > 0).astype(int)
+    X = random.normal(size=(600, 60))
+    y = (X[:, 0] + X[:, 1] + random.logistic(size=600) > 0).astype(int)
     fitted = BilevelLogisticRegression(random_state=0).fit(X, y).regularization_
     assert fitted.max() > fitted.min()
-    monkeypatch.setattr(search, "_holds_elsewhere", lambda *_: False)
+    monkeypatch.setattr(search, "_holds", lambda *_: False)
     assert np.ptp(BilevelLogisticRegression(random_state=0).fit(X, y).regularization_) == 0
-
-
-def test_models_of_several_folds_at_once_are_those_one_by_one():
-    table, target, weight = table_of(60, 4)
-    rows = Rows("squared", table, target, weight)
-    train = np.random.default_rng(0).random((60, 3)) < 0.7
-    strengths = np.array([[1.0], [2.0], [3.0], [4.0]])
-    start = np.zeros((4, 1)), np.zeros(1)
-    w, b = fitting.fit_all(rows, train, partial(scalings.make, *rows), strengths, start)
-    for k in range(3):
-        judge = Ridge(alpha=1.0).fit(
-            table.X * strengths[:, 0] ** -0.5, target, weight * train[:, k]
-        )
-        coef = judge.coef_.ravel() * strengths[:, 0] ** -0.5
-        np.testing.assert_allclose(w[:, k, 0], coef, rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose(b[k], judge.intercept_, rtol=1e-6, atol=1e-8)
 
 
 def ended_after(judged, outer):
     """Steps that a run of two vectors makes with these mean losses, from the start on."""
-    losses = iter(judged)
+    losses, noise = iter(judged), 10 * np.r_[np.ones(25), -np.ones(25)]  # none is far worse
     x = np.zeros((2, 3))
-    watch = Watch(lambda x, y: next(losses), x, x, lambda x: None)
+    watch = Watch(lambda x: next(losses) + noise, np.ones(50), x, lambda x: None)
     for step, value in enumerate(outer, 1):
-        if watch(SimpleNamespace(x=x, y=x, step=step, record={"outer": 2 * value})):
+        if watch(SimpleNamespace(x=x, step=step, record={"outer": 2 * value})):
             return step, watch.best.step
     return None
 
@@ -204,6 +153,24 @@ def test_a_search_ends_where_judges_lose_what_f_gains():
     assert ended_after([*start, 1.2, 0.9, 1.1, 1.2], falls) == (5, 3)
     assert ended_after([*start, 1.05, 1.1, 1.2, 1.3, 9], falls) == (5, 0)  # PATIENCE
     assert ended_after([*start, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4], falls[:7]) is None
+
+
+def test_what_is_far_worse():
+    """By more than chance, and by more than the standard error of the best loss."""
+    random = np.random.default_rng(0)
+    best, weight = random.exponential(size=400), np.ones(400)  # an error of the mean of 0.05
+    assert not validation.is_far_worse(best, best, weight)
+    assert not validation.is_far_worse(best + 0.01, best, weight)  # sure, but small
+    assert validation.is_far_worse(best + 0.1, best, weight)
+    assert not validation.is_far_worse(best - 0.1, best, weight)
+    noise = 5 * random.normal(size=400)
+    assert not validation.is_far_worse(best + 0.1 + noise - noise.mean(), best, weight)
+
+
+def test_a_gain_may_be_asked_to_be_one_standard_error():
+    gains, ones = np.array([1.0, -0.5] * 8), np.ones(16)  # 4, with an error of 3
+    assert validation.is_more_than_chance(gains, ones, 1.0)
+    assert not validation.is_more_than_chance(gains, ones)
 
 
 def test_rows_alike():

@@ -13,12 +13,12 @@ import numpy as np
 from scipy import sparse
 
 from untuned.closed_form.losses import LOSSES, bounded
-from untuned.estimators.penalties.objectives import lasso_solver, second_order
-from untuned.estimators.penalties.objectives.lasso_solver import Fit
-from untuned.estimators.penalties.objectives.sparse_objective import SparseModels, penalty
+from untuned.estimators.penalties import l1, l1_quadratic
+from untuned.estimators.penalties.l1 import Fit
+from untuned.estimators.penalties.l1_objective import L1Objective, penalty
+from untuned.estimators.penalties.outcome import Limit
 from untuned.estimators.penalties.path import Trail
-from untuned.estimators.penalties.selection.judging import Rows
-from untuned.estimators.penalties.selection.outcome import Limit
+from untuned.estimators.penalties.validation import Rows
 from untuned.util import watch
 
 STRENGTHS, REACH = 48, 1e-3  # of the path, and its end as a share of its beginning
@@ -68,7 +68,7 @@ class HeldBack:
 
 
 def walk(
-    models: SparseModels, judges: HeldBack, factors: np.ndarray, share: float, limit: Limit
+    models: L1Objective, held: HeldBack, factors: np.ndarray, share: float, limit: Limit
 ) -> tuple[Best, Trail]:
     """The best point along strengths times `factors` (models, features, columns), and the path.
 
@@ -76,10 +76,10 @@ def walk(
     """
     models.near = [Fit(0 * fit.coef, fit.intercept) for fit in models.near]
     top = max(
-        total * lasso_solver.strongest(models.design, rows, factor)
+        total * l1.strongest(models.design, rows, factor)
         for rows, total, factor in zip(models.share, models.total, factors, strict=True)
     )
-    top = max(top / share, float(np.exp(models.bend.limits[0])))
+    top = max(top / share, float(np.exp(models.penalties.bend.limits[0])))
     best, trail, lost = None, Trail(), 0
     # Where each strength costs a fit of its own, every other will do.
     count = STRENGTHS if models.design.quadratic else STRENGTHS // 2
@@ -88,9 +88,9 @@ def walk(
     stretch_of = STRETCH if models.design.quadratic else 1
     for part in np.split(grid, range(stretch_of, count, stretch_of)):
         stretch = _solved(models, part, factors, share, limit)
-        losses = judges.losses(stretch)
-        for s, y, each, value in zip(part, stretch, losses, judges.mean(losses), strict=True):
-            trail.add(s, each.astype(np.float64), judges.weight, y[:, :-1].mean(axis=0))
+        losses = held.losses(stretch)
+        for s, y, each, value in zip(part, stretch, losses, held.mean(losses), strict=True):
+            trail.add(s, each.astype(np.float64), held.weight, y[:, :-1].mean(axis=0))
             lost += 1
             if best is None or value < best.value:
                 best, lost = Best(float(s), float(value), each, y.copy()), 0
@@ -101,10 +101,10 @@ def walk(
 
 
 def _solved(
-    models: SparseModels, strengths: np.ndarray, factors: np.ndarray, share: float, limit: Limit
+    models: L1Objective, strengths: np.ndarray, factors: np.ndarray, share: float, limit: Limit
 ) -> np.ndarray:
     """(strengths, models, features + 1, columns)."""
-    # A squared part does not scale with columns as an absolute one does.
+    # A L2 part does not scale with columns as an L1 one does.
     alike = share == 1 or bool((factors == 1).all())
     design = models.design
     if not (design.quadratic and alike) or (sparse.issparse(design.X) and not models.grams):
@@ -126,7 +126,7 @@ def _solved(
 
 
 def _stretch(
-    models: SparseModels, k: int, strengths: np.ndarray, factor: np.ndarray, share: float
+    models: L1Objective, k: int, strengths: np.ndarray, factor: np.ndarray, share: float
 ) -> np.ndarray:
     """Coefficients (strengths, features, columns) of one model."""
     coef = np.zeros((len(strengths), *factor.shape))
@@ -135,12 +135,12 @@ def _stretch(
         by = factor[:, c]
         if models.grams:
             G, q, _, _, spread = models.grams[k]
-            path = second_order.descend(
+            path = l1_quadratic.descend(
                 G / by[:, None] / by, q[:, c] / by, spread[c], strengths, start[:, c] * by, share,
                 NEARLY,
             )  # fmt: skip
         else:
-            path = lasso_solver.descend_rows(
+            path = l1.descend_rows(
                 models.design, models.share[k], c, by, strengths, start[:, c] * by, share, NEARLY
             )
         coef[:, :, c] = (path / by[:, None]).T

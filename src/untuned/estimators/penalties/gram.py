@@ -14,14 +14,14 @@ import numpy as np
 from scipy import sparse
 
 from untuned.estimators.penalties.folds import alike
-from untuned.estimators.penalties.objectives.lasso_solver import (
+from untuned.estimators.penalties.l1 import (
     MOST_ROUNDS,
     NEW_AT_LEAST,
     Design,
     Fit,
     Penalty,
 )
-from untuned.estimators.penalties.objectives.second_order import quadratic, solved
+from untuned.estimators.penalties.l1_quadratic import quadratic, solved
 
 MOST_ENTRIES = 2**23  # of all matrices: 64 MB
 
@@ -40,7 +40,7 @@ class Gram(NamedTuple):
         return Fit(coef, self.target - self.mean @ coef)
 
     def solve(self, each: Penalty, start: np.ndarray) -> Fit:
-        """The minimizer; `each` are penalties for shares, as in `lasso_solver`."""
+        """The minimizer; `each` are penalties for shares, as in `l1`."""
         coef = np.zeros_like(start)
         for c in range(start.shape[1]):
             coef[:, c] = self._column(c, each.l1[:, c], each.l2[:, c], start[:, c])
@@ -49,7 +49,7 @@ class Gram(NamedTuple):
     def pull(
         self, each: Penalty, coef: np.ndarray, in_w: np.ndarray, in_b: np.ndarray
     ) -> np.ndarray:
-        """v of the solution's derivative (`lasso_solver.pull`)."""
+        """v of the solution's derivative (`l1.pull`)."""
         v = np.zeros_like(coef)
         for c in range(coef.shape[1]):
             S = np.flatnonzero(coef[:, c])

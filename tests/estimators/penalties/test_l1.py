@@ -11,7 +11,6 @@ from sklearn.linear_model import ElasticNet, Lasso, LassoCV, LogisticRegression,
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
 
-import untuned
 from untuned.estimators import (
     BilevelElasticNet,
     BilevelGamma,
@@ -19,12 +18,10 @@ from untuned.estimators import (
     BilevelLogisticRegression,
     BilevelPoisson,
 )
-from untuned.estimators.penalties import folds
+from untuned.estimators.penalties import folds, l1
 from untuned.estimators.penalties import standardisation as tables
-from untuned.estimators.penalties.objectives import lasso_solver
-from untuned.estimators.penalties.objectives.lasso_solver import Design, Penalty
-from untuned.estimators.penalties.objectives.solved import Solved
-from untuned.estimators.penalties.objectives.sparse_objective import SparseModels
+from untuned.estimators.penalties.l1 import Design, Penalty
+from untuned.estimators.penalties.l1_objective import L1Objective
 
 
 def planted(count=150, features=12, seed=0):
@@ -33,12 +30,12 @@ def planted(count=150, features=12, seed=0):
     return X, 2 * X[:, 0] - X[:, 1] + random.normal(size=count)
 
 
-def solved(loss, X, target, weight, l1, l2):
-    design = Design(loss, tables.make(X, weight), target)
+def solved(loss, X, target, weight, first, second):
+    design = Design(loss, tables.make(X, tables.moments(X, weight)), target)
     start = np.zeros((X.shape[1], target.shape[1])), np.zeros(target.shape[1])
     shape = start[0].shape
-    penalty = Penalty(np.full(shape, l1), np.full(shape, l2))
-    return lasso_solver.solve(design, weight / weight.sum(), weight.sum(), penalty, start), design
+    penalty = Penalty(np.full(shape, first), np.full(shape, second))
+    return l1.solve(design, weight / weight.sum(), weight.sum(), penalty, start), design
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
@@ -71,22 +68,22 @@ def test_softmax_and_counts_are_those_of_scikit_learn():
     np.testing.assert_allclose(fit.coef[:, 0], judge.coef_, atol=1e-5)
 
 
-@pytest.mark.parametrize("l1", [1e-4, 1e-2, 1.0])
-def test_columns_that_nearly_repeat_each_other_take_few_rounds(l1):
+@pytest.mark.parametrize("strength", [1e-4, 1e-2, 1.0])
+def test_columns_that_nearly_repeat_each_other_take_few_rounds(strength):
     """Judge: the conditions of a minimum. Coordinate descent alone is stuck after fifty rounds."""
     X, y = planted(150, 4)
     X = np.hstack([X, X[:, :2] + 1e-3 * np.random.default_rng(1).normal(size=(150, 2))])
     ones, target = np.ones(150), np.eye(3)[np.digitize(y, [-1, 1])]
-    design = Design("softmax", tables.make(X, ones), target)
+    design = Design("softmax", tables.make(X, tables.moments(X, ones)), target)
     rounds, hessian = [], design.hessian
     design.hessian = lambda *given: rounds.append(given) or hessian(*given)
-    penalty = Penalty(np.full((6, 3), l1), np.zeros((6, 3)))
-    fit = lasso_solver.solve(design, ones / 150, 150.0, penalty, (np.zeros((6, 3)), np.zeros(3)))
+    penalty = Penalty(np.full((6, 3), strength), np.zeros((6, 3)))
+    fit = l1.solve(design, ones / 150, 150.0, penalty, (np.zeros((6, 3)), np.zeros(3)))
     odds = np.exp(design.table.X @ fit.coef + fit.intercept)
     slope = design.table.X.T @ (odds / odds.sum(axis=1, keepdims=True) - target)
     used = fit.coef != 0
-    np.testing.assert_allclose(slope[used], -l1 * np.sign(fit.coef[used]), atol=1e-5)
-    assert (abs(slope[~used]) <= l1 + 1e-5).all()
+    np.testing.assert_allclose(slope[used], -strength * np.sign(fit.coef[used]), atol=1e-5)
+    assert (abs(slope[~used]) <= strength + 1e-5).all()
     assert len(rounds) < 12
 
 
@@ -101,19 +98,19 @@ def test_the_derivative_lives_on_the_support(loss, mixed):
         loss, np.exp(0.3 * y)[:, None]
     )
     strata = np.zeros(60, int)
-    plan = folds.plan(
-        folds.splits(3, None, strata, np.random.default_rng(0)), strata, ones, many=True
-    )
+    drawn = folds.Draw(np.arange(60), np.random.default_rng(0))
+    plan = folds.plan(folds.splits(3, None, strata, drawn), strata, ones, True, drawn)
     group = np.repeat(np.arange(5)[:, None], target.shape[1], axis=1)
-    design = Design(loss, tables.make(X, ones), target)
-    models = SparseModels(design, ones, plan, group, mixed, 1.0, 0.5)
+    design = Design(loss, tables.make(X, tables.moments(X, ones)), target)
+    models = L1Objective(design, ones, plan, group, mixed, 0.5)
     random = np.random.default_rng(1)
     x = 0.3 * random.normal(size=(3, 6 + mixed))
     x[:, 0] += 0.5
-    y0 = models.solve(x).y
-    assert (y0[:, :-1] != 0).any()
-    check = untuned.check_hypergradient(models, Solved(models.solve), x, y0)
-    assert check.relative_error < 1e-4
+    assert (models.solve(x)[:, :-1] != 0).any()
+    along = random.normal(size=x.shape)
+    slope = np.vdot(models.value_and_gradient(x)[1], along)
+    sides = [models.value_and_gradient(x + t * along)[0] for t in (1e-5, -1e-5)]
+    assert slope == pytest.approx((sides[0] - sides[1]) / 2e-5, rel=1e-3)
 
 
 @pytest.mark.long

@@ -14,10 +14,10 @@ LEAST_LEFT = 1e-3  # seconds: `minimize` asks for some
 
 
 class Limit:
-    """The user's `max_seconds`, for all parts of a search together."""
+    """The user's `max_seconds`, for all of `fit`, which `began` then (time.perf_counter)."""
 
-    def __init__(self, seconds: float | None):
-        self.began = time.perf_counter()
+    def __init__(self, seconds: float | None, began: float | None = None):
+        self.began = time.perf_counter() if began is None else began
         self.end = math.inf if seconds is None else self.began + seconds
 
     def taken(self) -> float:

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from untuned.estimators.penalties import outcome
 from untuned.estimators.penalties.path import Trail
-from untuned.estimators.penalties.selection import outcome
+from untuned.estimators.penalties.penalties import Bend, two_digits
 from untuned.estimators.penalties.standardisation import Standardised
-from untuned.estimators.penalties.strengths import Bend, two_digits
 from untuned.run.result import Result
 
 MOST_DIRECTIONS = 1024  # eigenvectors of more cost more than folds

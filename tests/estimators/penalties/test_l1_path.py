@@ -15,22 +15,14 @@ from untuned.estimators import (
     BilevelLogisticRegression,
     BilevelPoisson,
 )
-from untuned.estimators.penalties import folds
+from untuned.estimators.penalties import folds, gram, l1, l1_search, penalties, validation, walk
 from untuned.estimators.penalties import standardisation as tables
-from untuned.estimators.penalties.objectives import gram, hessians, lasso_solver, objective
-from untuned.estimators.penalties.objectives.lasso_solver import Design, Penalty
-from untuned.estimators.penalties.objectives.sparse_objective import SparseModels
-from untuned.estimators.penalties.selection import (
-    fitting,
-    judging,
-    one_strength,
-    search,
-    sparse_search,
-    strides,
-)
-from untuned.estimators.penalties.selection.judging import Rows
-from untuned.estimators.penalties.selection.outcome import Limit
-from untuned.estimators.penalties.selection.strength_path import HeldBack, walk
+from untuned.estimators.penalties.l1 import Design, Penalty
+from untuned.estimators.penalties.l1_objective import L1Objective
+from untuned.estimators.penalties.l1_path import HeldBack
+from untuned.estimators.penalties.l1_path import walk as walk_path
+from untuned.estimators.penalties.outcome import Limit
+from untuned.estimators.penalties.validation import Rows
 
 
 def planted(rows=120, features=40, matter=3, seed=0):
@@ -43,13 +35,13 @@ def planted(rows=120, features=40, matter=3, seed=0):
 
 def models(X, y, count=4, weight=None):
     weight = np.ones(len(y)) if weight is None else weight
-    rows = Rows("squared", tables.make(X, weight), y[:, None], weight)
+    rows = Rows("squared", tables.make(X, tables.moments(X, weight)), y[:, None], weight)
     strata = np.zeros(len(y), int)
-    pairs = folds.splits(count, None, strata, np.random.default_rng(0))
-    plan = folds.plan(pairs, strata, weight, many=False)
+    drawn = folds.Draw(np.arange(len(y)), np.random.default_rng(0))
+    plan = folds.plan(folds.splits(count, None, strata, drawn), strata, weight, False, drawn)
     group = np.zeros((X.shape[1], 1), int)
     design = Design("squared", rows.table, rows.target)
-    return SparseModels(design, weight, plan, group, False, 0.0, 0.0), rows, plan
+    return L1Objective(design, weight, plan, group, False, 0.0), rows, plan
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
@@ -67,11 +59,11 @@ def test_matrices_solve_what_rows_do(kind, monkeypatch):
         total, start = made.total[k], (np.zeros((40, 1)), np.zeros(1))
         mean = Penalty(each.l1 / total, each.l2 / total)
         mine = of.solve(mean, start[0])
-        judge = lasso_solver.solve(made.design, made.share[k], total, each, start)
+        judge = l1.solve(made.design, made.share[k], total, each, start)
         assert 0 < np.count_nonzero(judge.coef) < 40
         np.testing.assert_allclose(mine.coef, judge.coef, atol=1e-7)
         np.testing.assert_allclose(mine.intercept, judge.intercept, atol=1e-7)
-        pulled = lasso_solver.pull(made.design, made.share[k], total, each, judge, q, q_b)
+        pulled = l1.pull(made.design, made.share[k], total, each, judge, q, q_b)
         np.testing.assert_allclose(of.pull(mean, mine.coef, q, q_b), pulled, atol=1e-5)
 
 
@@ -81,7 +73,7 @@ def test_a_path_is_that_of_lassocv(by_rows, monkeypatch):
         monkeypatch.setattr(gram, "fits", lambda features, models: False)
     X, y = planted()
     made, rows, plan = models(X, y)
-    best, trail = walk(made, HeldBack(rows, plan.valid), np.ones((4, 40, 1)), 1.0, Limit(None))
+    best, trail = walk_path(made, HeldBack(rows, plan.valid), np.ones((4, 40, 1)), 1.0, Limit(None))
     fold = plan.valid.argmax(axis=1)
     strengths = np.array(sorted(trail.points, reverse=True))
     judge = LassoCV(alphas=strengths / made.total[0], cv=PredefinedSplit(fold), tol=1e-8)
@@ -95,7 +87,7 @@ def test_factors_are_those_of_scaled_columns():
     X, y = planted()
     made, rows, plan = models(X, y)
     factor = np.random.default_rng(3).uniform(0.2, 1, (40, 1))
-    best, _ = walk(made, HeldBack(rows, plan.valid), np.stack([factor] * 4), 1.0, Limit(None))
+    best, _ = walk_path(made, HeldBack(rows, plan.valid), np.stack([factor] * 4), 1.0, Limit(None))
     train = plan.train[:, 0]
     Z = rows.table.X[train] / factor[:, 0]
     judge = Lasso(alpha=best.strength / train.sum(), tol=1e-10).fit(Z, y[train])
@@ -131,17 +123,15 @@ def test_where_all_features_matter_one_strength_is_kept():
     assert len(set(model.regularization_)) == 1
 
 
-def test_strides_end_near_where_gradients_do(monkeypatch):
-    """Of many coefficients one strength is found by strides; here few are taken for many."""
+def test_large_models_walk_to_about_the_same_penalty(monkeypatch):
     X, y = planted(300, 30)
     made = {}
-    monkeypatch.setattr(one_strength, "AROUND", np.zeros(0))  # the path shows strides only
-    for most in (1024, 5):
-        monkeypatch.setattr(search, "MOST_INVERTED", most)
+    for most in (2**18, 5):
+        monkeypatch.setattr("untuned.estimators.penalties.objective.LARGE", most)
         made[most] = BilevelLogisticRegression(penalty="all", cv=3, random_state=0).fit(X, y > 0)
-    by_gradients, by_strides = (made[most].regularization_[0] for most in (1024, 5))
-    assert by_strides == pytest.approx(by_gradients, rel=0.2)
-    assert f"{by_strides:g}, at the bottom of" in made[5].result_.message
+    small, large = (made[most].regularization_[0] for most in (2**18, 5))
+    assert large == pytest.approx(small, rel=0.2)
+    assert f"{large:g}, at the bottom of" in made[5].result_.message
     assert made[5].n_iter_ == len(made[5].path_.loss) - 1
     hurried = BilevelLogisticRegression(penalty="all", cv=3, max_seconds=1e-6, random_state=0)
     assert len(hurried.fit(X, y > 0).path_.loss) < len(made[5].path_.loss)
@@ -182,65 +172,18 @@ def test_a_limit_is_kept_on_rows_that_take_long():
 
 @pytest.mark.parametrize("places", [(0, -1, 1), (2, 0, -0.5, -3), (0, -1, -0.25)])
 def test_the_bottom_of_strides_is_that_of_the_parabola(places):
-    walk = strides.Walk.__new__(strides.Walk)
-    walk.losses = {place: 2 + (place + 0.3) ** 2 for place in places}
-    assert walk._lowest() == pytest.approx(-0.3)
-    walk.losses = {0: 1.0, -1: 0.5}  # still falling where it ended
-    assert walk._lowest() == -1
+    way = walk.Walk.__new__(walk.Walk)
+    way.weight = np.ones(1)
+    way.seen = {place: np.array([2 + (place + 0.3) ** 2]) for place in places}
+    assert way.lowest() == pytest.approx(-0.3)
+    way.seen = {0: np.ones(1), -1: np.full(1, 0.5)}  # still falling where it ended
+    assert way.lowest() == -1
 
 
-def test_no_hessian_is_made_that_costs_more_than_it_saves(monkeypatch):
-    X, y = planted(150, 140)
-    one = partial(BilevelLogisticRegression, penalty="all", cv=3, max_steps=2, random_state=0)
-    kept = one().fit(X, y > 0).coef_
-    monkeypatch.setattr(objective.Inner, "hessian", None)
-    np.testing.assert_array_equal(kept, one().fit(X, y > 0).coef_)
-    with pytest.raises(TypeError):
-        one().fit(X[:, :20], y > 0)
-
-
-def test_one_hessian_serves_all_models_where_each_has_many_variables(monkeypatch):
-    """The same solution in fewer passes through the rows."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(400, 40)) + random.normal(size=(400, 1))  # columns alike by half
-    y = np.digitize(3 * X[:, 0] + random.logistic(size=400), [-3, -1, 1, 3])
-    shapes, passes = [], []
-
-    def passes_of(models, x, start):
-        before = models.passes
-        found = fitting.solved(models, x, [start], 1e-6)
-        passes.append(models.passes - before)
-        return found
-
-    def both(models, x, start, share):
-        first = start.pop()
-        shapes.append(objective.Inner(models).hessian(x, first).shape)
-        shared = passes_of(models, x, first)
-        with monkeypatch.context() as without:
-            without.setattr(hessians, "MOST_VARIABLES", 0)
-            np.testing.assert_allclose(passes_of(models, x, first), shared, rtol=0, atol=1e-5)
-        return shared
-
-    monkeypatch.setattr(search, "solved", both)
-    BilevelLogisticRegression(cv=3, max_steps=2, random_state=0).fit(X, y)
-    assert shapes == [(1, 205, 205)]  # of nine models
-    assert 2 * passes[0] < passes[1]
-
-
-def test_models_for_the_picture_take_no_more_than_half_of_the_search(monkeypatch):
-    random = np.random.default_rng(0)
-    X = random.standard_t(1.5, size=(400, 6))
-    y = np.digitize(X[:, 0] + random.logistic(size=400), [-1, 1])
-    before = []
-
-    def noted(models, *rest):
-        before.append(models.passes)
-        return fitting.solved(models, *rest)
-
-    monkeypatch.setattr(one_strength, "solved", noted)
-    BilevelLogisticRegression(penalty="all", random_state=0).fit(X, y)
-    assert before
-    assert max(before) <= 1.5 * before[0]
+def test_penalties_have_limits_per_row():
+    bend = penalties.Bend.of_rows(np.full(50, 2.0))
+    assert np.exp(bend(np.array([-1e3, 1e3]))[0]) == pytest.approx([1e-5, 1e4])
+    assert bend(bend.inverse(3.0))[0] == pytest.approx(3.0)
 
 
 def test_the_search_for_many_makes_no_more_hessians_than_the_path(monkeypatch):
@@ -249,7 +192,7 @@ def test_the_search_for_many_makes_no_more_hessians_than_the_path(monkeypatch):
     X = random.normal(size=(150, 12))
     y = np.digitize(X[:, :6].sum(axis=1) + random.logistic(size=150), [-1, 1])
     allowed, of_step, designs = [], [], []
-    many, make, look = sparse_search._many, sparse_search.Design, judging.Watch.__call__
+    many, make, look = l1_search._many, l1_search.Design, validation.Watch.__call__
 
     def noted_many(*given):
         allowed.append(given[9])
@@ -259,10 +202,10 @@ def test_the_search_for_many_makes_no_more_hessians_than_the_path(monkeypatch):
         of_step.append(designs[-1].work)
         return look(self, snapshot)
 
-    monkeypatch.setattr(sparse_search, "_many", noted_many)
-    monkeypatch.setattr(sparse_search, "Design", lambda *a: designs.append(make(*a)) or designs[-1])
-    monkeypatch.setattr(judging.Watch, "__call__", noted_look)
-    monkeypatch.setattr(judging, "PATIENCE", 100)
+    monkeypatch.setattr(l1_search, "_many", noted_many)
+    monkeypatch.setattr(l1_search, "Design", lambda *a: designs.append(make(*a)) or designs[-1])
+    monkeypatch.setattr(validation.Watch, "__call__", noted_look)
+    monkeypatch.setattr(validation, "PATIENCE", 100)
     BilevelLogisticRegression(norm="l1", random_state=0).fit(X, y)
     assert allowed[0] > 0
     assert len(of_step) > 1

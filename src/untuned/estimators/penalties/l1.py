@@ -2,7 +2,7 @@
 
 Minimizes (1/N) (sum of weight * loss + sum_j l1_j |w_j| + 1/2 sum_j l2_j w_j^2), the intercept
 free. Each round takes the coefficients that are not zero, or would not stay so, and minimizes
-the loss's second-order model in them (`second_order`). The derivative of the solution lives on the
+the loss's second-order model in them (`l1_quadratic`). The derivative of the solution lives on the
 support S alone, where signs do not change:
 
     H_SS v_S = q_S, v = 0 elsewhere;   (dw/d log s)^t q = -(l1 sign(w) + l2 w) v / N.
@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from untuned.closed_form.losses import LOSSES
-from untuned.estimators.penalties.objectives.second_order import JITTER, SWEEPS, quadratic, solved
+from untuned.estimators.penalties.l1_quadratic import JITTER, SWEEPS, quadratic, solved
 from untuned.estimators.penalties.standardisation import Standardised
 from untuned.util import watch
 
@@ -184,7 +184,7 @@ def descend_rows(
     design: Design, share: np.ndarray, column: int, factor: np.ndarray, strengths: np.ndarray,
     start: np.ndarray, ratio: float, tol: float,
 ) -> np.ndarray:  # fmt: skip
-    """As `second_order.descend`, from rows, where features are too many for their products."""
+    """As `l1_quadratic.descend`, from rows, where features are too many for their products."""
     from sklearn import config_context
     from sklearn.linear_model import enet_path
 

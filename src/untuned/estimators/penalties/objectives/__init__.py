@@ -1,1 +1,0 @@
-"""The bilevel problems of the linear models, and the solvers of their inner ones."""

@@ -1,1 +1,0 @@
-"""How strengths are found: which rows judge them, and the search."""
