@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util as tu
 
-from untuned.ops import Tree, UntraceableError, jax_sharding
+from untuned.ops import Tree, UntraceableError, in_dtype, jax_sharding
 
 VALUE_ASKED_FOR = (
     jax.errors.ConcretizationTypeError,
@@ -34,24 +34,34 @@ def precision(tree: Tree, /) -> Iterator[None]:
 
 
 def asarray(leaf: Any, like: Any = None, /) -> Any:
-    array = jax_sharding.automatic(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if isinstance(leaf, jax.Array):
+        array = jax_sharding.automatic(leaf)
+        is_float = like is not None and jnp.issubdtype(array.dtype, jnp.floating)
+        if not is_float or array.dtype == like.dtype:
+            return array
+        if array.is_fully_addressable:
+            in_dtype(np.asarray(array), like.dtype)  # which may warn
+        return array.astype(like.dtype)
+    given = _fitting(np.asarray(leaf), like)
     if like is None:
         # Not by `jnp.asarray`, which compiles a program for every shape.
-        is_there = isinstance(array, jax.Array)
-        return array if is_there else jax.device_put(array, may_alias=False)
-    if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype != like.dtype:
-        with np.errstate(over="ignore"):  # what is too large becomes inf, and is refused as such
-            array = array.astype(like.dtype)
-    if isinstance(array, jax.Array):
-        return array
+        return jax.device_put(given, may_alias=False)
     mesh = jax_sharding.mesh_of(like)
-    return jax_sharding.put(array, like.sharding if mesh is None else jax_sharding.everywhere(mesh))
+    return jax_sharding.put(given, like.sharding if mesh is None else jax_sharding.everywhere(mesh))
+
+
+def _fitting(array: np.ndarray, like: Any) -> np.ndarray:
+    """The array in the dtype that it has on JAX; floats in that of `like`."""
+    if like is not None and jnp.issubdtype(array.dtype, jnp.floating):
+        return in_dtype(array, like.dtype)
+    native = array.dtype.newbyteorder("=")
+    return in_dtype(array, jax.dtypes.canonicalize_dtype(native))
 
 
 def without_copy(array: np.ndarray, like: Any, /) -> Any:
     if jax_sharding.mesh_of(like) is not None:
         return asarray(array, like)
-    return jax.device_put(array, like.sharding, may_alias=True)
+    return jax.device_put(_fitting(array, like), like.sharding, may_alias=True)
 
 
 def dtype_name(leaf: Any, /) -> str:

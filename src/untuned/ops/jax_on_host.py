@@ -37,7 +37,7 @@ from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
 from untuned.ops.traced import pricing
-from untuned.ops.traced.derivatives import derivative
+from untuned.ops.traced.derivatives import OF_GRADIENTS, derivative
 from untuned.ops.traced.in_numpy import Sheet
 from untuned.ops.traced.listing import Operation
 from untuned.util import threads
@@ -140,16 +140,32 @@ class OnHost:
                 fits = sheet is not None and sheet.add(kind, function, arguments, _fits_numpy)
             if sheet is not None and fits:
                 return partial(sheet.evaluate, kind)
-            program = kept_for(function, (kind, self._effort), lambda: self._jitted(kind, function))
-            lowered = program.lower(*arguments)
-            with jax_cache.used():
-                lowered.compile()  # the call that follows finds it
+            return self._compiled(kind, function, arguments)
         finally:
             self._compiling += time.perf_counter() - start
-        return program
 
-    def _jitted(self, kind: str, function: Callable) -> Any:
-        return jax.jit(derivative(kind, function), compiler_options=self._options)
+    def _compiled(
+        self, kind: str, function: Callable, arguments: tuple, forward: bool = True
+    ) -> Callable:
+        make = lambda: jax.jit(
+            derivative(kind, function, forward), compiler_options=self._options
+        )  # fmt: skip
+        program = kept_for(function, (kind, self._effort, forward), make)
+        try:
+            lowered = program.lower(*arguments)
+        except (TypeError, ValueError) as error:
+            if kind in OF_GRADIENTS:
+                raise
+            if forward:
+                return self._compiled(kind, function, arguments, False)
+            raise ValueError(
+                "JAX cannot differentiate a function twice "
+                f"({str(error).splitlines()[0]}); write it without such a rule, or take a method "
+                'that needs no second derivatives, such as method="f2sa".'
+            ) from error
+        with jax_cache.used():
+            lowered.compile()  # the call that follows finds it
+        return program
 
     @property
     def _options(self) -> dict[str, Any]:

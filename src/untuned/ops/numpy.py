@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from untuned.ops import Scalar, Tree, eager
+from untuned.ops import Scalar, Tree, eager, in_dtype
 
 name = "numpy"
 SMALL = 32  # rows and columns of a matrix that LAPACK inverts in one piece
@@ -224,7 +224,7 @@ def asarray(leaf: Any, like: Any = None, /) -> Any:
     array = np.asarray(leaf)
     if like is None or array.dtype.kind != "f":
         return array
-    return array.astype(like.dtype, copy=False)
+    return in_dtype(array, like.dtype)
 
 
 def without_copy(array: np.ndarray, like: Any, /) -> Any:

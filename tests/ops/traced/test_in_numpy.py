@@ -299,7 +299,7 @@ def test_a_run_compiles_nothing(monkeypatch):
     def refuse(*_):
         raise AssertionError("nothing is to be compiled")
 
-    monkeypatch.setattr(OnHost, "_jitted", refuse)
+    monkeypatch.setattr(OnHost, "_compiled", refuse)
     f = lambda x, y, rows: logistic(0 * x - 99, y, rows)
     data = (X.astype(np.float32), SIGNS.astype(np.float32))
     result = untuned.minimize(
@@ -313,7 +313,7 @@ def test_a_run_compiles_nothing(monkeypatch):
 def test_many_results_and_large_factors_are_compiled(monkeypatch, limit):
     seen = []
     jitted = OnHost._jitted
-    monkeypatch.setattr(OnHost, "_jitted", lambda *args: seen.append(args[1]) or jitted(*args))
+    monkeypatch.setattr(OnHost, "_compiled", lambda *args: seen.append(args[1]) or jitted(*args))
     fn = OnRows(logistic, (jnp.asarray(X, jnp.float32), jnp.asarray(SIGNS, jnp.float32)))
     x = np.zeros(6, np.float32)
     value = OnHost("least", in_numpy=True).value(fn, x, x)

@@ -11,8 +11,12 @@ from untuned.ops import Tree
 from untuned.ops import jax as base
 
 
-def derivative(kind: str, fn: Callable) -> Callable:
-    """`kind` is a name of Ops, "along x", "along y" or "along xy", or "columns"."""
+def derivative(kind: str, fn: Callable, forward: bool = True) -> Callable:
+    """`kind` is a name of Ops, "along x", "along y" or "along xy", or "columns".
+
+    Products are forward over reverse, or else reverse over reverse, for functions with a reverse
+    rule of their own and no forward one.
+    """
     if kind == "value":
         return lambda *arguments: fn(*arguments)  # a function of its own, traced for this run
     if kind == "value_and_grads":
@@ -22,24 +26,20 @@ def derivative(kind: str, fn: Callable) -> Callable:
     if kind == "grad_y":
         return jax.grad(fn, argnums=1)
     if kind == "columns":
-        return columns(_product("y", fn))
-    return _product(kind.removeprefix("along "), fn)
+        return columns(_product("y", fn, forward))
+    return _product(kind.removeprefix("along "), fn, forward)
 
 
-def _product(wrt: str, fn: Callable) -> Callable:
+def _product(wrt: str, fn: Callable, forward: bool) -> Callable:
     """(x, y, v, ...) -> grad_yy fn v ("y"), grad_xy fn v ("x") or both ("xy")."""
     places: Any = {"x": 0, "y": 1, "xy": (0, 1)}[wrt]
 
     def product(x: Tree, y: Tree, v: Tree, *rows: Tree) -> Tree:
-        def gradient(y: Tree) -> Tree:
-            return jax.grad(fn, argnums=places)(x, y, *rows)
-
-        try:
-            return jax.jvp(gradient, (y,), (v,))[1]
-        except TypeError:  # a function with a reverse rule of its own has no forward one
-            _, pull = jax.vjp(lambda x, y: jax.grad(fn, argnums=1)(x, y, *rows), x, y)
-            in_x, in_y = pull(v)
-            return {"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt]
+        if forward:
+            return jax.jvp(lambda y: jax.grad(fn, argnums=places)(x, y, *rows), (y,), (v,))[1]
+        _, pull = jax.vjp(lambda x, y: jax.grad(fn, argnums=1)(x, y, *rows), x, y)
+        in_x, in_y = pull(v)
+        return {"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt]
 
     return product
 

@@ -46,10 +46,21 @@ FEW = 2**16  # bytes that are kept whatever the rows take
 NO_UNITS = -1
 
 
-class Plan(NamedTuple):
-    """Operations to do, each with the places that are not read afterwards; and what is to stay."""
+class Step(NamedTuple):
+    """An operation to do, what its result is on JAX, and the places that are not read after it."""
 
-    steps: list[tuple[Callable, tuple[int, ...], int, list[int]]]
+    function: Callable
+    reads: tuple[int, ...]
+    writes: int
+    dtype: Any
+    shape: tuple[int, ...]
+    over: list[int]
+
+
+class Plan(NamedTuple):
+    """Operations to do, and the places of results that stay."""
+
+    steps: list[Step]
     stays: list[int]
 
 
@@ -92,8 +103,8 @@ class Sheet:
         """Read a function's derivative; whether NumPy has all of its operations, and they fit."""
         try:
             listing = self._read(kind, function, arguments)
-        except UnknownError:
-            return False
+        except (UnknownError, TypeError, ValueError):
+            return False  # compiling it says what is wrong
         if not fits(self._operations(listing.outputs)):
             return False
         self._listings[kind] = listing
@@ -187,8 +198,11 @@ class Sheet:
 
     def _carry_out(self, plan: Plan, places: dict[int, Any]) -> None:
         with np.errstate(all="ignore"):  # as on JAX, what is not finite shows in the result
-            for function, reads, writes, over in plan.steps:
-                places[writes] = function(*[places[k] for k in reads])
+            for function, reads, writes, dtype, shape, over in plan.steps:
+                result = function(*[places[k] for k in reads])
+                if result.dtype != dtype or result.shape != shape:  # NumPy promotes otherwise
+                    result = np.broadcast_to(np.asarray(result, dtype), shape)
+                places[writes] = result
                 for place in over:
                     del places[place]
 
@@ -242,8 +256,9 @@ class Sheet:
         last = {place: n for n, one in enumerate(found) for place in one.reads}
         kept = {*outputs, *stays, *reader.constants}
         steps = [
-            (
-                one.function, one.reads, one.writes,
+            Step(
+                one.function, one.reads, one.writes, reader.kinds[one.writes],
+                reader.shapes[one.writes],
                 [place for place in set(one.reads) if last[place] == n and place not in kept],
             )
             for n, one in enumerate(found)

@@ -232,7 +232,7 @@ class Reader:
 
     def _operations(self, equation: Any, reads: tuple[int, ...]) -> list[int]:
         """The places of an equation's results."""
-        if equation.effects:
+        if equation.effects or not equation.outvars:  # the rows of an empty array, one by one
             raise UnknownError
         name, functions = equation.primitive.name, rules(equation)
         scaled = tangents.scaled(self, equation, reads)
