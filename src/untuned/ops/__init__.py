@@ -315,8 +315,8 @@ def in_dtype(array: np.ndarray, dtype: Any) -> np.ndarray:
             if not limits.min <= number <= limits.max:
                 raise ValueError(
                     f"An array of {array.dtype.name} and shape {array.shape} holds {number}, and "
-                    f"with float32 variables there is only {dtype}; give x0 and y0 in float64, or count "
-                    "from another number, such as the smallest."
+                    f"with float32 variables there is only {dtype}; give x0 and y0 in float64, or "
+                    "count from another number, such as the smallest."
                 )
     with np.errstate(over="ignore"):  # what is too large becomes inf, and is refused as such
         narrow = array.astype(dtype, copy=False)
@@ -342,7 +342,7 @@ def _warn_of_lost(wide: np.ndarray, narrow: np.ndarray) -> None:
         return
     warnings.warn(
         f"An array of {wide.dtype.name} and shape {wide.shape} {what}, where {narrow.dtype} does "
-        "not tell neighbouring numbers apart; give x0 and y0 in float64, or subtract a constant first.",
+        "not tell neighbouring numbers apart; give x0 and y0 in float64, or subtract a constant.",
         RuntimeWarning,
         stacklevel=2,
     )

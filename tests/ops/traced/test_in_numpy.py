@@ -312,7 +312,7 @@ def test_a_run_compiles_nothing(monkeypatch):
 @pytest.mark.parametrize("limit", ["MANY", "LARGE"])
 def test_many_results_and_large_factors_are_compiled(monkeypatch, limit):
     seen = []
-    jitted = OnHost._jitted
+    jitted = OnHost._compiled
     monkeypatch.setattr(OnHost, "_compiled", lambda *args: seen.append(args[1]) or jitted(*args))
     fn = OnRows(logistic, (jnp.asarray(X, jnp.float32), jnp.asarray(SIGNS, jnp.float32)))
     x = np.zeros(6, np.float32)
