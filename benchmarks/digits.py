@@ -44,7 +44,7 @@ def nist() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def made() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Columns that are far from zero, of other sizes, or nearly the same."""
-    found = {}
+    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for name, offset, scale, apart in [
         ("plain", 0, 0, 1), ("offset 1e2", 1e2, 0, 1), ("year", 2e3, 0, 1),
         ("offset 1e4", 1e4, 0, 1), ("offset 1e5", 1e5, 0, 1), ("offset 1e6", 1e6, 0, 1),
@@ -67,7 +67,7 @@ def made() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def exact(kind: str, X: np.ndarray, t: np.ndarray) -> np.ndarray:
     """The answer in fifty digits, or for logistic losses in eighteen, rounded."""
-    import mpmath
+    import mpmath  # type: ignore[import-untyped]
 
     mpmath.mp.dps = 50
     A, b = mpmath.matrix(X.tolist()), mpmath.matrix(t.tolist())
@@ -151,6 +151,7 @@ def ours(library: str, kind: str, X: np.ndarray, t: np.ndarray) -> Any:
         functions = (Closed(kind, X, t, True), Closed(kind, X, t, False))
         return untuned.minimize(*functions, x0, y0, max_seconds=10)
     convert: Any = np.asarray
+    softplus: Any
     if library == "jax":
         import jax
 

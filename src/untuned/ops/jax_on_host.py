@@ -25,18 +25,10 @@ import jax
 import numpy as np
 import optree
 
-from untuned.ops import (
-    Scalar,
-    Tree,
-    eager,
-    jax_cache,
-    jax_options,
-    jax_sharding,
-)
+from untuned.ops import Scalar, Tree, eager, jax_arrays, jax_compiling
 from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
-from untuned.ops.traced import pricing
 from untuned.ops.traced.derivatives import OF_GRADIENTS, derivative
 from untuned.ops.traced.in_numpy import Sheet
 from untuned.ops.traced.listing import Operation
@@ -109,7 +101,7 @@ class OnHost:
     def _hessian_price(self, fn: Any, x: Tree, y: Tree) -> float:
         if not isinstance(self._get("along y", fn, x, y, y), partial):
             return base.hessian_price(fn, x, y)
-        return pricing.counted(self._sheets[self._key(fn)], host.size(y), True)
+        return self._sheets[self._key(fn)].derivatives.price(host.size(y), True)
 
     def _call(self, kind: str, fn: Any, *variables: Tree) -> Any:
         return self._get(kind, fn, *variables)(*variables, *_rows(fn))
@@ -163,13 +155,13 @@ class OnHost:
                 f"({str(error).splitlines()[0]}); write it without such a rule, or take a method "
                 'that needs no second derivatives, such as method="f2sa".'
             ) from error
-        with jax_cache.used():
+        with jax_compiling.used():
             lowered.compile()  # the call that follows finds it
         return program
 
     @property
     def _options(self) -> dict[str, Any]:
-        return jax_options.of_effort(self._effort)
+        return jax_compiling.of_effort(self._effort)
 
     def on_jax(self, function: Callable | None, /) -> Callable | None:
         """A function of x alone, such as a projection, for variables in NumPy."""
@@ -254,7 +246,7 @@ def fits(*trees: Tree) -> bool:
         leaves = jax.tree.leaves(tree)
         if not all(ours is theirs for ours, theirs in zip(leaves, _plain(tree), strict=False)):
             return False
-        if len(leaves) != len(_plain(tree)) or jax_sharding.mesh_of(tree) is not None:
+        if len(leaves) != len(_plain(tree)) or jax_arrays.mesh_of(tree) is not None:
             return False
     return all(
         len(leaf.devices()) == 1 and next(iter(leaf.devices())).platform == "cpu"

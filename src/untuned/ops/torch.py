@@ -14,6 +14,7 @@ from typing import Any
 
 import optree
 import torch
+from torch.autograd.function import BackwardCFunction
 
 from untuned.ops import Scalar, Tree, eager, torch_arrays
 
@@ -239,6 +240,24 @@ def _like(tree: Tree, leaves: list[torch.Tensor]) -> Tree:
 
 def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
     return linearize(fn, x, y)[1]
+
+
+def has_own_functions(fn: Callable, x: Tree, y: Tree) -> bool:
+    """Whether fn(x, y) uses a `torch.autograd.Function` written in Python."""
+    (_, x), (_, y) = tracked(x), tracked(y)
+    with torch.enable_grad():
+        value = fn(x, y)
+    nodes: list[Any] = [value.grad_fn]
+    known: set[Any] = set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in known:
+            continue
+        if isinstance(node, BackwardCFunction):
+            return True
+        known.add(node)
+        nodes.extend(following for following, _ in node.next_functions)
+    return False
 
 
 def hessian_price(fn: Any, x: Tree, y: Tree, /) -> float:

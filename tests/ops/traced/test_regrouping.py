@@ -81,7 +81,7 @@ def test_the_numbers_are_those_of_jax(name):
 def _passes(sheet, kind):
     """Products with the rows that are made again for another x, y or vector."""
     uses = sheet._reader.uses
-    steps = sheet._operations(sheet._listings[kind].outputs)
+    steps = sheet._reader.needed(sheet._listings[kind].outputs)
     return sum(s.factor >= COUNT * (SIZE - 1) and uses[s.writes] & (X | Y | V) > 0 for s in steps)
 
 

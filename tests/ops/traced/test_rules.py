@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 import untuned
-from untuned.ops import jax_options
+from untuned.ops import jax_compiling
 from untuned.ops.traced import rules
 from untuned.ops.traced.in_numpy import Sheet
 
@@ -81,7 +81,7 @@ def test_an_operation_is_that_of_jax(name):
         assert held
         given = [given for given, _ in held]
         every = lambda given: [function(*pair) for pair in given]
-        expected = jax.jit(every, compiler_options=jax_options.of_effort("least"))(given)
+        expected = jax.jit(every, compiler_options=jax_compiling.of_effort("least"))(given)
     for (given, found), right in zip(held, expected, strict=True):
         for ours, theirs in zip(*map(jax.tree.leaves, (found, right)), strict=True):
             _compare(ours, np.asarray(theirs), name, f"{given[0].dtype} {given[0].shape}")

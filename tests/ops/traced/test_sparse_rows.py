@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from untuned.ops.traced import pricing, sparse_rows
+from untuned.ops.traced import sparse_rows
 from untuned.ops.traced.derivatives import derivative
 from untuned.ops.traced.in_numpy import Sheet
 
@@ -135,5 +135,5 @@ def test_the_price_of_a_hessian_counts_what_is_not_zero():
         sheet, y = Sheet(), np.zeros(size)
         with jax.enable_x64(True):
             assert sheet.add("along y", logistic, (y, y, y, rows))
-        prices.append(pricing.counted(sheet, size, True))
+        prices.append(sheet.derivatives.price(size, True))
     assert prices[0] > prices[1]

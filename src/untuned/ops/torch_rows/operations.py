@@ -16,7 +16,6 @@ import torch
 
 from untuned.ops import Scalar, Tree
 from untuned.ops import torch as base
-from untuned.ops.torch_graph import has_own_functions
 from untuned.ops.torch_rows.products import Multiplying, Rows, can_be_rows, random_like
 from untuned.ops.torch_rows.split import NoSplitError, Split
 from untuned.ops.traced.sparse_rows import FOR_EACH, FOR_ONE
@@ -184,7 +183,7 @@ class OnRows:
     def _is_same(self, fn: Any, x: Tree, y: Tree) -> bool:
         """Whether it makes products with its rows, and then comes out as torch makes it."""
         # A function of Python's inside may be a compiled one, or look at how it is called.
-        if has_own_functions(fn, x, y):
+        if base.has_own_functions(fn, x, y):
             return False
         elsewhere = _apart(y, 0.1)
         if not math.isfinite(base.value(fn, x, elsewhere)):

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
 from untuned.ops import Tree
 from untuned.ops.traced import products, regrouping, sparse_rows, tangents
-from untuned.ops.traced.derivatives import Traced, traced
 from untuned.ops.traced.rules import FLOATS, PLAIN, UnknownError, rules
 from untuned.ops.traced.tangents import ROWS, TANGENT, UNITS
+
+if TYPE_CHECKING:
+    from untuned.ops.traced.derivatives import Traced
 
 CALLS = {  # operations that only hold others
     "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat",
@@ -72,14 +74,8 @@ class Reader:
         self.kinds: dict[int, Any] = {}
         self._count = 0
 
-    def read(self, function: Callable, arguments: tuple[Tree, ...], groups: list[int]) -> Listing:
+    def read(self, found: Traced, arguments: tuple[Tree, ...], groups: list[int]) -> Listing:
         """The places of a function's arguments and results; `groups` says what arguments are."""
-        return self.read_traced(traced(function, arguments), arguments, groups)
-
-    def read_traced(
-        self, found: Traced, arguments: tuple[Tree, ...], groups: list[int]
-    ) -> Listing:  # fmt: skip
-        """The same of a function that was traced."""
         leaves = [jax.tree.leaves(argument) for argument in arguments]
         marks = [(g, n) for g, part in zip(groups, leaves, strict=True) for n in range(len(part))]
         inputs = [
@@ -91,6 +87,17 @@ class Reader:
                 self._look_at_rows(place, number, leaf)
         outputs = [self._whole(place) for place in self._inline(found.closed, inputs)]
         return Listing(inputs, outputs, found.structure)
+
+    def needed(
+        self, outputs: list[int], known: frozenset[int] = frozenset()
+    ) -> list[Operation]:  # fmt: skip
+        """The operations by which some places are written, in order."""
+        needed, found = set(outputs) - known, []
+        for operation in reversed(self.operations):
+            if operation.writes in needed:
+                needed.update(set(operation.reads) - known)
+                found.append(operation)
+        return found[::-1]
 
     def is_tangent(self, place: int) -> bool:
         """Whether it depends on vectors that a derivative is taken along."""

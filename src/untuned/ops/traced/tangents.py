@@ -96,26 +96,12 @@ def chosen(summed: Any, side: int) -> Callable:
         places = np.ravel_multi_index(outside, free) if free else np.zeros(len(where[0]), int)
         if len(np.unique(places)) < len(places):  # several to be added up
             return np.tensordot(a, b, summed)
-        values = units[where]
-        found = _in_a_row(other, inside, places, values, int(np.prod(free)))
-        if found is None:
-            left = other.shape[count:]
-            found = np.zeros((int(np.prod(free)), *left), other.dtype)
-            found[places] = other[inside] * values.reshape(-1, *[1] * len(left))
+        left = other.shape[count:]
+        found = np.zeros((int(np.prod(free)), *left), other.dtype)
+        found[places] = other[inside] * units[where].reshape(-1, *[1] * len(left))
         found = found.reshape(*free, *found.shape[1:])
         if side == 0:
             return found
         return np.moveaxis(found, range(len(free)), range(-len(free), 0))
 
     return product
-
-
-def _in_a_row(other: Any, inside: tuple, places: Any, values: Any, count: int) -> Any:
-    """Neighbouring entries without a copy, where the units ask for just these, in order."""
-    if len(inside) != 1 or len(places) != count or (values != 1).any():
-        return None
-    start = int(inside[0][0])
-    in_order = np.arange(count)
-    if (places != in_order).any() or (inside[0] != start + in_order).any():
-        return None
-    return other[start : start + count]
