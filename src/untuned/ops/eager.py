@@ -1,6 +1,7 @@
-"""What the libraries that compute at once share: loops in plain Python, scalars as its floats.
+"""What NumPy and torch share: trees, loops in plain Python, and scalars that are Python's floats.
 
-Arrays are never changed in place, so choosing a tree is choosing a reference.
+Arrays are never changed in place, so choosing a tree is choosing a reference. Most trees are one
+array, and small runs are made of calls on those: they do not go through optree.
 """
 
 from __future__ import annotations
@@ -33,6 +34,33 @@ def unflatten(structure: Any, leaves: list[Any], /) -> Tree:
 
 def paths(tree: Tree, /) -> list[str]:
     return [accessor.codify("") for accessor in optree.tree_accessors(tree)]
+
+
+def tree_map(fn: Callable, tree: Tree, /, *rest: Tree) -> Tree:
+    return fn(tree, *rest) if hasattr(tree, "dtype") else optree.tree_map(fn, tree, *rest)
+
+
+def tree_leaves(tree: Tree, /) -> list[Any]:
+    return [tree] if hasattr(tree, "dtype") else optree.tree_leaves(tree)
+
+
+def in_form(model: Tree, leaves: list[Any], /) -> Tree:
+    """The leaves in the structure of another tree."""
+    if hasattr(model, "dtype"):
+        return leaves[0]
+    return optree.tree_unflatten(optree.tree_structure(model), leaves)
+
+
+def size(tree: Tree, /) -> int:
+    return sum(math.prod(leaf.shape) for leaf in tree_leaves(tree))
+
+
+def unravel(vector: Any, like: Tree, /) -> Tree:
+    shaped, end = [], 0
+    for leaf in tree_leaves(like):
+        start, end = end, end + math.prod(leaf.shape)
+        shaped.append(vector[start:end].reshape(leaf.shape))
+    return in_form(like, shaped)
 
 
 def repeat(tree: Tree, count: int, /) -> Any:
