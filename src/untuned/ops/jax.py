@@ -108,10 +108,10 @@ def take(tree: Tree, indices: Any, /) -> Tree:
 
 
 class Rows(NamedTuple):
-    """Trees by number. What was put in last is still beside the others, and written with the next.
+    """A numbered list of trees. A new tree waits in `last`, and the next call writes it.
 
-    So a loop writes before it reads, and the compiler can do both in place; the other way round
-    it copies all rows at every step.
+    So a loop writes before it reads, and the compiler does both in place. In the other order it
+    copies all rows at every step.
     """
 
     written: Tree
@@ -245,8 +245,8 @@ def hessian_price(fn: Any, x: Tree, y: Tree, /) -> float:
     from untuned.ops.traced.derivatives import price_of_compiled
 
     counted = price_of_compiled(fn, x, y)
-    # Where nobody can count: as measured where rows are read once for many columns, which then cost
-    # what arithmetic costs (docs/lab/clock.md).
+    # Without a count: as measured where one pass over the rows serves many columns, so that each
+    # column costs its arithmetic alone (docs/lab/clock.md).
     return min(size(y), 2 + size(y) / 20) if counted is None else counted
 
 

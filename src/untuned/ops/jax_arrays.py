@@ -231,7 +231,7 @@ def whole(leaf: Any) -> np.ndarray:
 
 
 def _pieces(leaf: jax.Array) -> list[tuple[int, np.ndarray]]:
-    """What this process answers for of an array: blocks of rows, each with its first row."""
+    """The blocks of rows that this process holds, each with the number of its first row."""
     rows_only = all(shard.data.shape[1:] == leaf.shape[1:] for shard in leaf.addressable_shards)
     if leaf.is_fully_addressable or not rows_only:
         return [(0, whole(leaf))] if leaf.is_fully_addressable or is_main_process(leaf) else []
@@ -243,7 +243,7 @@ def _pieces(leaf: jax.Array) -> list[tuple[int, np.ndarray]]:
 
 
 def gathered(content: bytes) -> list[bytes]:
-    """What each process has to say, in equally many bytes."""
+    """The bytes that each process sends, equally many from each."""
     from jax.experimental import multihost_utils
 
     # Bytes, since numbers would take the width that JAX is set to.
@@ -253,7 +253,7 @@ def gathered(content: bytes) -> list[bytes]:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Inside, the loss of another process is told in a sentence."""
+    """Inside, the loss of another process raises one plain sentence."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:

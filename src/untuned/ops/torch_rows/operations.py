@@ -1,8 +1,7 @@
 """The operations of :class:`untuned.ops.Ops` on torch where the same rows are read again and again.
 
-A function is tried first: if its value, gradient and products come out as torch makes them, up to
-rounding, it is evaluated with its products by `Rows`; if not, or if it makes none, all is as on
-torch (ops/torch.py).
+Each function is tried first. If its value and gradients agree with torch's up to rounding, `Rows`
+makes its products. If they differ, or if there are no products, torch evaluates it (ops/torch.py).
 """
 
 from __future__ import annotations

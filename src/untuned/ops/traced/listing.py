@@ -1,8 +1,7 @@
-"""What JAX has traced of a function and its derivatives, as one list of operations in NumPy.
+"""A function and its derivatives, as JAX has traced them, as one list of operations in NumPy.
 
-All derivatives of a function share the list, so what several of them need is there once: equal
-operations are one. Every array in it has a number, its place, and a mask that says on which of the
-arguments it depends.
+All derivatives of a function share the list, and equal operations are one. Every array in it has a
+number, its place, and a mask of the arguments that it depends on.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Short cuts for the vectors that a derivative is taken along, in operations that JAX has traced.
+"""Simplifications for the vectors that a derivative is taken along (tangents).
 
-A derivative is linear in them. Where operations only scale such an array, entry by entry, by
-numbers that do not depend on the vectors, it is kept as (factor, base): the factors are multiplied
-with each other, once for all vectors, and the array is scaled by their product where another
-operation reads it. And where the vectors are units, as for the columns of a Hessian, a product with
-them is a choice of columns. So of a linear model's Hessian nothing is left but X^T (w * X).
+A derivative is linear in them. An array that operations only scale, entry by entry, by numbers that
+do not depend on the vectors, is kept as (factor, base). The factors are multiplied once for all
+vectors, and the base is scaled by their product when another operation reads it. If the vectors are
+unit vectors, as for the columns of a Hessian, a product with them chooses columns. The Hessian of a
+linear model is then X^T (w * X).
 """
 
 from __future__ import annotations
