@@ -9,7 +9,6 @@ are 0-d arrays on JAX and Python floats elsewhere.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -298,51 +297,3 @@ def library_of(leaf: Any) -> str:
     if jax is not None and isinstance(leaf, jax.Array):
         return "jax"
     return "numpy"
-
-
-FEWEST = 100  # numbers that a float type tells apart between a column's ends, or the user is told
-
-
-def in_dtype(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """An array in another dtype of its kind, native in byte order.
-
-    Refuses whole numbers that do not fit, and warns of floats that no longer differ.
-    """
-    dtype = np.dtype(dtype)
-    if array.dtype.kind in "iu" and array.dtype.itemsize > dtype.itemsize and array.size:
-        limits = np.iinfo(dtype)
-        for number in (int(array.min()), int(array.max())):
-            if not limits.min <= number <= limits.max:
-                raise ValueError(
-                    f"An array of {array.dtype.name} and shape {array.shape} holds {number}, and "
-                    f"with float32 variables there is only {dtype}; give x0 and y0 in float64, or "
-                    "count from another number, such as the smallest."
-                )
-    with np.errstate(over="ignore"):  # what is too large becomes inf, and is refused as such
-        narrow = array.astype(dtype, copy=False)
-    if array.dtype.kind == "f" and array.dtype.itemsize > dtype.itemsize and array.size:
-        _warn_of_lost(array, narrow)
-    return narrow
-
-
-def _warn_of_lost(wide: np.ndarray, narrow: np.ndarray) -> None:
-    """Warn where a column has hardly any of its differences left, or whole numbers change."""
-    low, high = (np.atleast_1d(ends) for ends in (wide.min(0), wide.max(0)))
-    with np.errstate(all="ignore"):
-        spacing = np.finfo(narrow.dtype).eps * np.maximum(np.abs(low), np.abs(high))
-        lost = (high > low) & (high - low < FEWEST * spacing) & np.isfinite(spacing)
-        is_large = spacing.max() > 2  # whole numbers below are exact
-        changed = is_large and (wide != narrow) & np.isfinite(narrow) & (wide == np.floor(wide))
-    if lost.any():
-        at = tuple(np.argwhere(lost)[0])
-        what = f"goes from {low[at]:.17g} to {high[at]:.17g} in one of its columns"
-    elif np.any(changed):
-        what = f"holds {wide[tuple(np.argwhere(changed)[0])]:.17g}"
-    else:
-        return
-    warnings.warn(
-        f"An array of {wide.dtype.name} and shape {wide.shape} {what}, where {narrow.dtype} does "
-        "not tell neighbouring numbers apart; give x0 and y0 in float64, or subtract a constant.",
-        RuntimeWarning,
-        stacklevel=2,
-    )

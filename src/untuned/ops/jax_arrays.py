@@ -18,7 +18,8 @@ import numpy as np
 from jax import tree_util as tu
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from untuned.ops import Tree, in_dtype
+from untuned.ops import Tree
+from untuned.ops.eager import in_dtype
 
 
 @contextmanager

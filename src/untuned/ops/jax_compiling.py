@@ -1,4 +1,4 @@
-"""How JAX's programs are compiled: with how much effort, and kept on disk for the next process.
+"""How JAX's programs are compiled: what they cost, with how much effort, and kept on disk.
 
 The cache is JAX's own, in the user's cache folder. It is on for what this package compiles, unless
 the user has a cache (JAX's setting `jax_compilation_cache_dir`, or JAX_COMPILATION_CACHE_DIR) or
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import math
 import os
 import platform
 import stat
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,8 @@ from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
+
+from untuned.ops import Tree
 
 FAULT = "persistent compilation cache entry"  # so JAX's warnings of files that fail begin
 MOST_BYTES = 2**28  # kept from one process to the next; a program takes 20 to 200 kB
@@ -151,3 +154,30 @@ def _is_known(name: str, value: Any) -> bool:
             raise
         return False
     return True
+
+
+def operations(function: Callable, *arguments: Tree) -> float:
+    """How many floating-point operations a call takes; nothing is compiled for the answer.
+
+    XLA counts a loop's body once, so a count is that for each turn; where nobody knows how many
+    turns there are, or what a call into Python takes, it is infinite.
+    """
+    traced = jax.jit(function).trace(*arguments)
+    counted: Any = traced.lower().cost_analysis() or {}
+    turns = _turns(traced.jaxpr.jaxpr)
+    return turns if math.isinf(turns) else turns * float(counted.get("flops", 0.0))
+
+
+def _turns(jaxpr: Any) -> float:
+    """How often the operations inside the deepest loops are done, at most."""
+    most = 1.0
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        if name == "while" or name.endswith("callback") or name == "ffi_call":
+            return math.inf
+        bodies = [part for part in equation.params.values() if hasattr(part, "eqns")]
+        bodies += [p.jaxpr for p in equation.params.values() if hasattr(p, "consts")]
+        bodies += [p.jaxpr for p in equation.params.get("branches", ())]
+        inside = max(map(_turns, bodies), default=1.0)
+        most = max(most, inside * (equation.params["length"] if name == "scan" else 1))
+    return most

@@ -14,7 +14,6 @@ rows, and reading those takes longer than to compute again.
 from __future__ import annotations
 
 import gc
-import math
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from untuned.ops.traced.listing import Operation
 from untuned.util import threads
 
 MANY = 2**23  # entries of results, from which on a program that fuses them is worth compiling
+operations = jax_compiling.operations
 LARGE = 2 * threads.PER_THREAD  # entries of a factor that more threads than one should read
 
 
@@ -252,33 +252,6 @@ def fits(*trees: Tree) -> bool:
         len(leaf.devices()) == 1 and next(iter(leaf.devices())).platform == "cpu"
         for leaf in jax.tree.leaves(trees)
     )
-
-
-def operations(function: Callable, *arguments: Tree) -> float:
-    """How many floating-point operations a call takes; nothing is compiled for the answer.
-
-    XLA counts a loop's body once, so a count is that for each turn; where nobody knows how many
-    turns there are, or what a call into Python takes, it is infinite.
-    """
-    traced = jax.jit(function).trace(*arguments)
-    counted: Any = traced.lower().cost_analysis() or {}
-    turns = _turns(traced.jaxpr.jaxpr)
-    return turns if math.isinf(turns) else turns * float(counted.get("flops", 0.0))
-
-
-def _turns(jaxpr: Any) -> float:
-    """How often the operations inside the deepest loops are done, at most."""
-    most = 1.0
-    for equation in jaxpr.eqns:
-        name = equation.primitive.name
-        if name == "while" or name.endswith("callback") or name == "ffi_call":
-            return math.inf
-        bodies = [part for part in equation.params.values() if hasattr(part, "eqns")]
-        bodies += [p.jaxpr for p in equation.params.values() if hasattr(p, "consts")]
-        bodies += [p.jaxpr for p in equation.params.get("branches", ())]
-        inside = max(map(_turns, bodies), default=1.0)
-        most = max(most, inside * (equation.params["length"] if name == "scan" else 1))
-    return most
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import optree
 
-from untuned.ops import Scalar, Tree, eager, in_dtype
-from untuned.ops.eager import tree_leaves
+from untuned.ops import Scalar, Tree, eager
+from untuned.ops.eager import in_dtype, tree_leaves
 
 name = "numpy"
 SMALL = 32  # rows and columns of a matrix that LAPACK inverts in one piece

@@ -11,7 +11,7 @@ import numpy as np
 import optree
 import torch
 
-from untuned.ops import Tree, UntraceableError, eager, in_dtype
+from untuned.ops import Tree, UntraceableError, eager
 
 
 def precision(tree: Tree, /) -> AbstractContextManager:
@@ -25,7 +25,7 @@ def asarray(leaf: Any, like: Any = None, /) -> Any:
     if like is None:
         return tensor
     if tensor.dtype == torch.float64 and like.dtype == torch.float32:
-        in_dtype(to_numpy(tensor), np.float32)  # which may warn
+        eager.in_dtype(to_numpy(tensor), np.float32)  # which may warn
     return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
 
 
