@@ -112,6 +112,13 @@ def _compare(ours, theirs, name, about):
         np.testing.assert_array_equal(np.signbit(ours)[zero], np.signbit(theirs)[zero], about)
 
 
+def test_zeros_of_both_signs_are_two_constants():
+    sheet, y = Sheet(), np.ones(3)
+    with jax.enable_x64(True):
+        assert sheet.add("value", lambda x, y: (y * 0.0, jnp.where(y > 2, 0.0, -0.0)), (y, y))
+    assert np.signbit(sheet.evaluate("value", y, y)[1]).all()
+
+
 def test_a_run_stays_in_the_float_type_of_its_variables():
     def g(x, y):
         return jnp.sum((jnp.float32(0.9) * y[0]) ** jnp.arange(3) * (y - x) ** 2)

@@ -129,14 +129,7 @@ class Reader:
         return self._number(0.0, like)
 
     def _number(self, value: float, like: int) -> int:
-        dtype = self.kinds[like]
-        key = ("constant", np.dtype(dtype), value)
-        if key not in self._known:
-            place = self._known[key] = self._place((), dtype, 0)
-            self.constants[place] = np.asarray(value, dtype)
-            if not value:
-                self.zeros.add(place)
-        return self._known[key]
+        return self._constant(np.asarray(value, self.kinds[like]))
 
     def apply(self, name: str, *reads: int) -> int:
         """The place of a plain operation's result."""
@@ -198,14 +191,16 @@ class Reader:
                 also = self._place(array.shape, self.kinds[place], ROWS)
                 self.sparse[place] = sparse_rows.SparseRows(also, number, leaf, array)
 
-    def _constant(self, value: Any, aval: Any) -> int:
-        array = np.asarray(value, aval.dtype)
-        key = ("constant", array.dtype, array.item()) if array.ndim == 0 else ("array", id(value))
+    def _constant(self, value: Any, dtype: Any = None) -> int:
+        array = np.asarray(value, dtype)
+        is_number = array.ndim == 0
+        # By its bytes, since 0.0 equals -0.0.
+        key = ("constant", array.dtype, array.tobytes()) if is_number else ("array", id(value))
         if key not in self._known:
-            place = self._known[key] = self._place(aval.shape, aval.dtype, 0)
+            place = self._known[key] = self._place(array.shape, array.dtype, 0)
             self.constants[place] = array
             self._held.append(value)
-            if array.ndim == 0 and array == 0:
+            if is_number and array == 0:
                 self.zeros.add(place)
         return self._known[key]
 
@@ -217,11 +212,11 @@ class Reader:
         jaxpr = closed.jaxpr
         places = dict(zip(jaxpr.invars, inputs, strict=True))
         for variable, value in zip(jaxpr.constvars, closed.consts, strict=True):
-            places[variable] = self._constant(value, variable.aval)
+            places[variable] = self._constant(value, variable.aval.dtype)
 
         def place_of(variable: Any) -> int:
             if hasattr(variable, "val"):  # a number in the text
-                return self._constant(variable.val, variable.aval)
+                return self._constant(variable.val, variable.aval.dtype)
             return places[variable]
 
         for equation in jaxpr.eqns:
@@ -279,7 +274,8 @@ class Reader:
                 self._given.add(place)
             if name == "broadcast_in_dim":
                 self.narrow[place] = self._narrowed(equation, reads[0])
-            regrouping.note(self, equation, whole, place, work)
+            if name == "dot_general" and self.is_tangent(place):
+                regrouping.note(self, equation, whole, place, work)
             written.append(place)
         return written
 

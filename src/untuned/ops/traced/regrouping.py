@@ -45,11 +45,10 @@ class Product(NamedTuple):
 
 
 def note(reader: Reader, equation: Any, reads: tuple[int, ...], place: int, work: float) -> None:
-    """Remember what a place was made of, if it is rows times vectors of a derivative."""
-    if equation.primitive.name == "dot_general" and reader.is_tangent(place):
-        product = _product_of(reader, equation, reads, work)
-        if product is not None:
-            reader.products[place] = product
+    """Remember what a product along vectors was made of, if it is rows times vectors."""
+    product = _product_of(reader, equation, reads, work)
+    if product is not None:
+        reader.products[place] = product
 
 
 def _is_fixed(reader: Reader, place: int) -> bool:
