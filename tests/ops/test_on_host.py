@@ -59,6 +59,39 @@ def test_derivatives_are_those_of_jax(power):
     assert ops.compile_seconds() > 0
 
 
+@jax.custom_vjp
+def twice(z):
+    return 2 * z
+
+
+@jax.custom_vjp
+def square(z):
+    return jnp.sum(z**2)
+
+
+@jax.custom_vjp
+def called_back(z):
+    return jnp.sum(z**2)
+
+
+def _in_python(z, pull):
+    return (pull * jax.pure_callback(lambda a: 2 * np.asarray(a), z, z),)
+
+
+twice.defvjp(lambda z: (twice(z), None), lambda _, pull: (2 * pull,))
+square.defvjp(lambda z: (square(z), z), lambda z, pull: (twice(z) * pull,))
+called_back.defvjp(lambda z: (called_back(z), z), _in_python)
+
+
+def test_reverse_rules_inside_reverse_rules_are_followed_or_refused_in_a_sentence():
+    run = lambda power: untuned.minimize(
+        lambda x, y: jnp.sum((y - 1) ** 2), lambda x, y: power(y - x), np.zeros(2), np.zeros(2)
+    )
+    np.testing.assert_allclose(run(square).x, 1, atol=1e-6)
+    with pytest.raises(ValueError, match=r'cannot differentiate a function twice .* method="f2sa"'):
+        run(called_back)
+
+
 @pytest.mark.long
 def test_columns_a_few_at_a_time_are_the_same_and_end_with_the_time(monkeypatch):
     fn, ops = OnRows(wide, np.ones((50, 20), np.float32)), OnHost("least")

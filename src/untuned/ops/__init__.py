@@ -1,9 +1,9 @@
-"""The narrow waist between the mathematics and the array libraries.
+"""The operations that methods need of an array library.
 
-Everything above this folder is written once, in the names of :class:`Ops`; ``jax.py`` and
-``torch.py`` each give these names a meaning, and so does ``numpy.py`` for functions that bring
-their own derivatives. A tree is what JAX calls a pytree: an array, or a dict, tuple or list of
-trees. Scalars of a run (norms, accumulators) are 0-d arrays on JAX and Python floats elsewhere.
+All packages above this one use the names of :class:`Ops`. ``jax.py`` and ``torch.py`` implement
+them, and so does ``numpy.py`` for functions that bring their own derivatives. A tree is what JAX
+calls a pytree: an array, or a dict, tuple or list of trees. Scalars of a run (norms, accumulators)
+are 0-d arrays on JAX and Python floats elsewhere.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Scalar = Any
 
 
 class UntraceableError(Exception):
-    """What a user's function does that its library cannot follow, as `<function> <this>`."""
+    """A user's function does something that its library cannot trace; reads `<function> <this>`."""
 
 
 class Ops(Protocol):
-    """What an array library must offer; a module with these names is one."""
+    """The operations of an array library; a module with these names is one."""
 
     name: str
     compiles: bool  # whether `compile` does something, and so should be done once

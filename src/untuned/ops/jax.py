@@ -12,10 +12,15 @@ import numpy as np
 from jax import lax
 from jax import tree_util as tu
 
-from untuned.ops import Scalar, Tree, jax_arrays, jax_cache, jax_options, jax_sharding
+from untuned.ops import Scalar, Tree, UntraceableError, jax_arrays, jax_compiling
 
 name = "jax"
 compiles = True
+VALUE_ASKED_FOR = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
 AT_ONCE = 2**26  # bytes of one column of rows for all unit vectors that a Hessian is made with
 
 tree_map = jax.tree.map
@@ -27,15 +32,15 @@ while_loop = lax.while_loop
 flatten = tu.tree_flatten
 unflatten = tu.tree_unflatten
 eigh = jnp.linalg.eigh
-max_over_processes = jax_sharding.max_over_processes
-sum_over_processes = jax_sharding.sum_over_processes
-is_main_process, same_on_all = jax_sharding.is_main_process, jax_sharding.same_on_all
-place_like = jax_sharding.place_like
+max_over_processes = jax_arrays.max_over_processes
+sum_over_processes = jax_arrays.sum_over_processes
+is_main_process, same_on_all = jax_arrays.is_main_process, jax_arrays.same_on_all
+place_like = jax_arrays.place_like
 precision, asarray, without_copy = jax_arrays.precision, jax_arrays.asarray, jax_arrays.without_copy
 dtype_name, device_name = jax_arrays.dtype_name, jax_arrays.device_name
 to_numpy, to_host, from_host = jax_arrays.to_numpy, jax_arrays.to_host, jax_arrays.from_host
 pieces, as_given, sync = jax_arrays.pieces, jax_arrays.as_given, jax_arrays.sync
-head, output_of = jax_arrays.head, jax_arrays.output_of
+head = jax_arrays.head
 
 
 def paths(tree: Tree, /) -> list[str]:
@@ -99,14 +104,14 @@ def in_order(tree: Tree, /) -> Tree:
 def take(tree: Tree, indices: Any, /) -> Tree:
     # The indices come from our own stream: no bounds need checking.
     rows = jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)
-    return jax_sharding.dealt(rows)
+    return jax_arrays.dealt(rows)
 
 
 class Rows(NamedTuple):
-    """Trees by number. What was put in last is still beside the others, and written with the next.
+    """A numbered list of trees. A new tree waits in `last`, and the next call writes it.
 
-    So a loop writes before it reads, and the compiler can do both in place; the other way round
-    it copies all rows at every step.
+    So a loop writes before it reads, and the compiler does both in place. In the other order it
+    copies all rows at every step.
     """
 
     written: Tree
@@ -237,11 +242,11 @@ def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
 
 
 def hessian_price(fn: Any, x: Tree, y: Tree, /) -> float:
-    from untuned.ops.traced import pricing
+    from untuned.ops.traced.derivatives import price_of_compiled
 
-    counted = pricing.of_compiled(fn, x, y)
-    # Where nobody can count: as measured where rows are read once for many columns, which then cost
-    # what arithmetic costs (docs/lab/clock.md).
+    counted = price_of_compiled(fn, x, y)
+    # Without a count: as measured where one pass over the rows serves many columns, so that each
+    # column costs its arithmetic alone (docs/lab/clock.md).
     return min(size(y), 2 + size(y) / 20) if counted is None else counted
 
 
@@ -261,9 +266,34 @@ def columns_at_once(y: Tree, rows: Tree) -> int:
     return max(8, min(size(y), AT_ONCE // max(1, of_one)))
 
 
+def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
+    foreign: list[str] = []
+
+    def call(*args: Tree) -> Any:
+        out = fn(*args)
+        if isinstance(out, jax.Array | np.ndarray | np.generic | complex | float | int):
+            return out
+        foreign.append(type(out).__name__)
+        return 0.0
+
+    try:
+        out = jax.eval_shape(call, *args)
+    except jax.errors.TracerArrayConversionError as error:
+        raise UntraceableError(
+            "makes NumPy arrays of what it is given, as NumPy's functions do; NumPy and JAX arrays "
+            "run on JAX, so write it in jax.numpy, for example jnp.exp in place of np.exp."
+        ) from error
+    except VALUE_ASKED_FOR as error:
+        raise UntraceableError(
+            "asks for the value of an array, as if, while, float() and .item() do; JAX runs it "
+            "once without values, so write it in jax.numpy, for example jnp.where in place of if."
+        ) from error
+    return tuple(out.shape), foreign[0] if foreign else out.dtype.name
+
+
 def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:
     # Compiled ahead of time: the clock can leave it out, and a second compilation cannot happen.
-    places = jax_sharding.out_shardings(fn, args)
+    places = jax_arrays.out_shardings(fn, args)
     lowered = (jax.jit(fn, out_shardings=places) if places else jax.jit(fn)).lower(*args)
-    with jax_cache.used():
-        return lowered.compile(jax_options.of_effort(effort))
+    with jax_compiling.used():
+        return lowered.compile(jax_compiling.of_effort(effort))

@@ -1,8 +1,14 @@
-"""How arrays come to JAX, what is said of them, and how they leave it."""
+"""How arrays come to JAX, where they live, and how they leave it.
+
+Over several devices and processes the compiler splits the work by where the data are. Variables lie
+beside the data, and results of compiled code stay where its arguments were (or a second call would
+not fit). The host of each process sees only a part of an array.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -10,48 +16,54 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import tree_util as tu
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from untuned.ops import Tree, UntraceableError, jax_sharding
-
-VALUE_ASKED_FOR = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
+from untuned.ops import Tree
+from untuned.ops.eager import in_dtype
 
 
 @contextmanager
 def precision(tree: Tree, /) -> Iterator[None]:
     wide = any(dtype_name(leaf) == "float64" for leaf in jax.tree.leaves(tree))
-    mesh = jax_sharding.mesh_of(tree)
+    mesh = mesh_of(tree)
     with ExitStack() as contexts:
         contexts.enter_context(jax.enable_x64(wide or jax.config.read("jax_enable_x64")))
         if mesh is not None:
             contexts.enter_context(jax.set_mesh(mesh))
-        if jax_sharding.is_shared(tree):
-            contexts.enter_context(jax_sharding.together())
+        if is_shared(tree):
+            contexts.enter_context(together())
         yield
 
 
 def asarray(leaf: Any, like: Any = None, /) -> Any:
-    array = jax_sharding.automatic(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if isinstance(leaf, jax.Array):
+        array = automatic(leaf)
+        is_float = like is not None and jnp.issubdtype(array.dtype, jnp.floating)
+        if not is_float or array.dtype == like.dtype:
+            return array
+        if array.is_fully_addressable:
+            in_dtype(np.asarray(array), like.dtype)  # which may warn
+        return array.astype(like.dtype)
+    given = _fitting(np.asarray(leaf), like)
     if like is None:
         # Not by `jnp.asarray`, which compiles a program for every shape.
-        is_there = isinstance(array, jax.Array)
-        return array if is_there else jax.device_put(array, may_alias=False)
-    if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype != like.dtype:
-        with np.errstate(over="ignore"):  # what is too large becomes inf, and is refused as such
-            array = array.astype(like.dtype)
-    if isinstance(array, jax.Array):
-        return array
-    mesh = jax_sharding.mesh_of(like)
-    return jax_sharding.put(array, like.sharding if mesh is None else jax_sharding.everywhere(mesh))
+        return jax.device_put(given, may_alias=False)
+    mesh = mesh_of(like)
+    return put(given, like.sharding if mesh is None else everywhere(mesh))
+
+
+def _fitting(array: np.ndarray, like: Any) -> np.ndarray:
+    """The array in the dtype that it has on JAX; floats in that of `like`."""
+    if like is not None and jnp.issubdtype(array.dtype, jnp.floating):
+        return in_dtype(array, like.dtype)
+    native = array.dtype.newbyteorder("=")
+    return in_dtype(array, jax.dtypes.canonicalize_dtype(native))
 
 
 def without_copy(array: np.ndarray, like: Any, /) -> Any:
-    if jax_sharding.mesh_of(like) is not None:
+    if mesh_of(like) is not None:
         return asarray(array, like)
-    return jax.device_put(array, like.sharding, may_alias=True)
+    return jax.device_put(_fitting(array, like), like.sharding, may_alias=True)
 
 
 def dtype_name(leaf: Any, /) -> str:
@@ -65,7 +77,7 @@ def device_name(leaf: Any, /) -> str:
 
 
 def to_numpy(leaf: Any, /) -> np.ndarray:
-    return jax_sharding.whole(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    return whole(leaf) if isinstance(leaf, jax.Array) else np.asarray(leaf)
 
 
 def to_host(tree: Tree, /) -> list[np.ndarray]:
@@ -75,14 +87,14 @@ def to_host(tree: Tree, /) -> list[np.ndarray]:
 def from_host(arrays: list[np.ndarray], like: Tree, /) -> Tree:
     leaves, structure = tu.tree_flatten(like)
     pairs = zip(arrays, leaves, strict=True)
-    return tu.tree_unflatten(structure, [jax_sharding.put(a, leaf.sharding) for a, leaf in pairs])
+    return tu.tree_unflatten(structure, [put(a, leaf.sharding) for a, leaf in pairs])
 
 
 def pieces(tree: Tree, /) -> list[tuple[int, int, np.ndarray]]:
     return [
         (number, first, part)
         for number, leaf in enumerate(jax.tree.leaves(tree))
-        for first, part in jax_sharding.pieces(leaf)
+        for first, part in _pieces(leaf)
     ]
 
 
@@ -101,26 +113,180 @@ def head(data: Tree, count: int | None, /) -> Tree:
     )
 
 
-def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
-    foreign: list[str] = []
+def mesh_of(tree: Tree) -> Mesh | None:
+    """The mesh of the first array that is spread over several devices."""
+    for leaf in jax.tree.leaves(tree):
+        sharding = getattr(leaf, "sharding", None)
+        if isinstance(sharding, NamedSharding) and sharding.mesh.size > 1:
+            found: Any = automatic(leaf).sharding
+            return found.mesh
+    return None
 
-    def call(*args: Tree) -> Any:
-        out = fn(*args)
-        if isinstance(out, jax.Array | np.ndarray | np.generic | complex | float | int):
-            return out
-        foreign.append(type(out).__name__)
-        return 0.0
 
+def automatic(array: jax.Array) -> jax.Array:
+    """The same array on a mesh whose compiler is free to move what it must.
+
+    JAX's explicit meshes ask a function to say where each result goes, which a user's function
+    that knows nothing of devices does not.
+    """
+    sharding = array.sharding
+    if not isinstance(sharding, NamedSharding):
+        return array
+    mesh = sharding.mesh
+    if all(kind == AxisType.Auto for kind in mesh.axis_types) or not isinstance(mesh, Mesh):
+        return array
+    free = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+    placed = NamedSharding(free, sharding.spec, memory_kind=sharding.memory_kind)
+    parts = [shard.data for shard in array.addressable_shards]
+    return jax.make_array_from_single_device_arrays(array.shape, placed, parts)
+
+
+def everywhere(mesh: Mesh) -> NamedSharding:
+    """The sharding of an array that every device has whole."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def put(array: Any, sharding: Any) -> Any:
+    """An array of the host, the same in every process, as one of JAX."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(array, sharding)
+    array = np.asarray(array)
+    return jax.make_array_from_callback(array.shape, sharding, lambda place: array[place])
+
+
+def place_like(tree: Tree, data: Tree) -> Tree:
+    """`tree` on the devices of the data; leaves that are there stay as they are."""
+    mesh = mesh_of(data)
+    if mesh is None:
+        return tree
+
+    def place(leaf: Any) -> Any:
+        there = leaf.devices() == set(mesh.devices.flat)
+        return leaf if there else put(np.asarray(leaf), everywhere(mesh))
+
+    return jax.tree.map(place, tree)
+
+
+def out_shardings(fn: Any, args: tuple) -> Any:
+    """Where the results of `fn` are to be; None where all is on one device.
+
+    A result like the first argument (the carry of a loop) is where that is. Any other leaf is
+    where a leaf of an argument is that has its shape, or its trailing shape if it is stacked.
+    """
+    mesh = mesh_of(args)
+    if mesh is None:
+        return None
+    out = jax.eval_shape(fn, *args)
+    if _shapes(out) == _shapes(args[0]):
+        return jax.tree.map(lambda leaf: leaf.sharding, args[0])
+    spread: dict[tuple, Any] = {}
+    for leaf in jax.tree.leaves(args[:2]):
+        if isinstance(leaf.sharding, NamedSharding) and not leaf.is_fully_replicated:
+            spread[leaf.shape] = leaf.sharding.spec
+
+    def place(leaf: Any) -> NamedSharding:
+        if leaf.shape in spread:
+            return NamedSharding(mesh, spread[leaf.shape])
+        if leaf.shape[1:] in spread and leaf.shape[1:]:
+            return NamedSharding(mesh, PartitionSpec(None, *spread[leaf.shape[1:]]))
+        return everywhere(mesh)
+
+    return jax.tree.map(place, out)
+
+
+def _shapes(tree: Tree) -> Any:
+    return jax.tree.map(lambda leaf: np.shape(leaf), tree)
+
+
+def dealt(rows: Tree) -> Tree:
+    """Rows of a batch dealt out over the devices of a run, where their number goes round.
+
+    Left to itself the compiler would have every device compute on all of them.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or any(kind != AxisType.Auto for kind in mesh.axis_types):
+        return rows
+    place = PartitionSpec(mesh.axis_names)
+
+    def deal(leaf: Any) -> Any:
+        if leaf.shape[0] % mesh.size:
+            return leaf
+        return jax.lax.with_sharding_constraint(leaf, place)
+
+    return jax.tree.map(deal, rows)
+
+
+def is_shared(tree: Tree) -> bool:
+    """Whether other processes hold a part of it."""
+    arrays = (leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array))
+    return any(not array.is_fully_addressable for array in arrays)
+
+
+def whole(leaf: Any) -> np.ndarray:
+    """All of an array; where other processes hold a part, all must ask together."""
+    if leaf.is_fully_addressable or leaf.is_fully_replicated:
+        return np.asarray(leaf)
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
+
+
+def _pieces(leaf: jax.Array) -> list[tuple[int, np.ndarray]]:
+    """The blocks of rows that this process holds, each with the number of its first row."""
+    rows_only = all(shard.data.shape[1:] == leaf.shape[1:] for shard in leaf.addressable_shards)
+    if leaf.is_fully_addressable or not rows_only:
+        return [(0, whole(leaf))] if leaf.is_fully_addressable or is_main_process(leaf) else []
+    return [
+        (shard.index[0].start or 0 if leaf.ndim else 0, np.asarray(shard.data))
+        for shard in leaf.addressable_shards
+        if shard.replica_id == 0
+    ]
+
+
+def gathered(content: bytes) -> list[bytes]:
+    """The bytes that each process sends, equally many from each."""
+    from jax.experimental import multihost_utils
+
+    # Bytes, since numbers would take the width that JAX is set to.
+    told = multihost_utils.process_allgather(np.frombuffer(content, np.uint8))
+    return [bytes(row) for row in np.asarray(told)]
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Inside, the loss of another process raises one plain sentence."""
     try:
-        out = jax.eval_shape(call, *args)
-    except jax.errors.TracerArrayConversionError as error:
-        raise UntraceableError(
-            "makes NumPy arrays of what it is given, as NumPy's functions do; NumPy and JAX arrays "
-            "run on JAX, so write it in jax.numpy, for example jnp.exp in place of np.exp."
-        ) from error
-    except VALUE_ASKED_FOR as error:
-        raise UntraceableError(
-            "asks for the value of an array, as if, while, float() and .item() do; JAX runs it "
-            "once without values, so write it in jax.numpy, for example jnp.where in place of if."
-        ) from error
-    return tuple(out.shape), foreign[0] if foreign else out.dtype.name
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        reason = str(error).splitlines()[0][:200]
+        if not any(word in reason for word in ("Gloo", "peer", "UNAVAILABLE", "coordination")):
+            raise
+        raise RuntimeError(
+            f"Process {jax.process_index()} of {jax.process_count()} has lost the others: one of "
+            f"them ended, or did not answer in time ({reason}); see what it wrote, then start all "
+            "of them again. A run with checkpoint= goes on from the last one saved."
+        ) from None
+
+
+def max_over_processes(number: float, like: Tree, /) -> float:
+    if not is_shared(like):
+        return number
+    return max(struct.unpack("d", told)[0] for told in gathered(struct.pack("d", number)))
+
+
+def sum_over_processes(number: int, like: Tree, /) -> int:
+    if not is_shared(like):
+        return number
+    told = (struct.unpack("Q", told)[0] for told in gathered(struct.pack("Q", number)))
+    return sum(told) % 2**64
+
+
+def is_main_process(like: Tree, /) -> bool:
+    return not is_shared(like) or jax.process_index() == 0
+
+
+def same_on_all(text: str, like: Tree, /) -> bool:
+    if not is_shared(like):
+        return True
+    digest = int.from_bytes(text.encode(), "little") % (2**61 - 1)
+    return len(set(gathered(struct.pack("Q", digest)))) == 1

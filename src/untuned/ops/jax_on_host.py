@@ -14,7 +14,6 @@ rows, and reading those takes longer than to compute again.
 from __future__ import annotations
 
 import gc
-import math
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -25,24 +24,17 @@ import jax
 import numpy as np
 import optree
 
-from untuned.ops import (
-    Scalar,
-    Tree,
-    eager,
-    jax_cache,
-    jax_options,
-    jax_sharding,
-)
+from untuned.ops import Scalar, Tree, eager, jax_arrays, jax_compiling
 from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
-from untuned.ops.traced import pricing
-from untuned.ops.traced.derivatives import derivative
+from untuned.ops.traced.derivatives import OF_GRADIENTS, derivative
 from untuned.ops.traced.in_numpy import Sheet
 from untuned.ops.traced.listing import Operation
 from untuned.util import threads
 
 MANY = 2**23  # entries of results, from which on a program that fuses them is worth compiling
+operations = jax_compiling.operations
 LARGE = 2 * threads.PER_THREAD  # entries of a factor that more threads than one should read
 
 
@@ -109,7 +101,7 @@ class OnHost:
     def _hessian_price(self, fn: Any, x: Tree, y: Tree) -> float:
         if not isinstance(self._get("along y", fn, x, y, y), partial):
             return base.hessian_price(fn, x, y)
-        return pricing.counted(self._sheets[self._key(fn)], host.size(y), True)
+        return self._sheets[self._key(fn)].derivatives.price(host.size(y), True)
 
     def _call(self, kind: str, fn: Any, *variables: Tree) -> Any:
         return self._get(kind, fn, *variables)(*variables, *_rows(fn))
@@ -140,20 +132,36 @@ class OnHost:
                 fits = sheet is not None and sheet.add(kind, function, arguments, _fits_numpy)
             if sheet is not None and fits:
                 return partial(sheet.evaluate, kind)
-            program = kept_for(function, (kind, self._effort), lambda: self._jitted(kind, function))
-            lowered = program.lower(*arguments)
-            with jax_cache.used():
-                lowered.compile()  # the call that follows finds it
+            return self._compiled(kind, function, arguments)
         finally:
             self._compiling += time.perf_counter() - start
-        return program
 
-    def _jitted(self, kind: str, function: Callable) -> Any:
-        return jax.jit(derivative(kind, function), compiler_options=self._options)
+    def _compiled(
+        self, kind: str, function: Callable, arguments: tuple, forward: bool = True
+    ) -> Callable:
+        make = lambda: jax.jit(
+            derivative(kind, function, forward), compiler_options=self._options
+        )  # fmt: skip
+        program = kept_for(function, (kind, self._effort, forward), make)
+        try:
+            lowered = program.lower(*arguments)
+        except (TypeError, ValueError) as error:
+            if kind in OF_GRADIENTS:
+                raise
+            if forward:
+                return self._compiled(kind, function, arguments, False)
+            raise ValueError(
+                "JAX cannot differentiate a function twice "
+                f"({str(error).splitlines()[0]}); write it without such a rule, or take a method "
+                'that needs no second derivatives, such as method="f2sa".'
+            ) from error
+        with jax_compiling.used():
+            lowered.compile()  # the call that follows finds it
+        return program
 
     @property
     def _options(self) -> dict[str, Any]:
-        return jax_options.of_effort(self._effort)
+        return jax_compiling.of_effort(self._effort)
 
     def on_jax(self, function: Callable | None, /) -> Callable | None:
         """A function of x alone, such as a projection, for variables in NumPy."""
@@ -238,39 +246,12 @@ def fits(*trees: Tree) -> bool:
         leaves = jax.tree.leaves(tree)
         if not all(ours is theirs for ours, theirs in zip(leaves, _plain(tree), strict=False)):
             return False
-        if len(leaves) != len(_plain(tree)) or jax_sharding.mesh_of(tree) is not None:
+        if len(leaves) != len(_plain(tree)) or jax_arrays.mesh_of(tree) is not None:
             return False
     return all(
         len(leaf.devices()) == 1 and next(iter(leaf.devices())).platform == "cpu"
         for leaf in jax.tree.leaves(trees)
     )
-
-
-def operations(function: Callable, *arguments: Tree) -> float:
-    """How many floating-point operations a call takes; nothing is compiled for the answer.
-
-    XLA counts a loop's body once, so a count is that for each turn; where nobody knows how many
-    turns there are, or what a call into Python takes, it is infinite.
-    """
-    traced = jax.jit(function).trace(*arguments)
-    counted: Any = traced.lower().cost_analysis() or {}
-    turns = _turns(traced.jaxpr.jaxpr)
-    return turns if math.isinf(turns) else turns * float(counted.get("flops", 0.0))
-
-
-def _turns(jaxpr: Any) -> float:
-    """How often the operations inside the deepest loops are done, at most."""
-    most = 1.0
-    for equation in jaxpr.eqns:
-        name = equation.primitive.name
-        if name == "while" or name.endswith("callback") or name == "ffi_call":
-            return math.inf
-        bodies = [part for part in equation.params.values() if hasattr(part, "eqns")]
-        bodies += [p.jaxpr for p in equation.params.values() if hasattr(p, "consts")]
-        bodies += [p.jaxpr for p in equation.params.get("branches", ())]
-        inside = max(map(_turns, bodies), default=1.0)
-        most = max(most, inside * (equation.params["length"] if name == "scan" else 1))
-    return most
 
 
 @contextmanager

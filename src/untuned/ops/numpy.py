@@ -15,12 +15,14 @@ import numpy as np
 import optree
 
 from untuned.ops import Scalar, Tree, eager
+from untuned.ops.eager import in_dtype, tree_leaves
 
 name = "numpy"
 SMALL = 32  # rows and columns of a matrix that LAPACK inverts in one piece
 
 compiles = eager.compiles
 flatten, unflatten, paths = eager.flatten, eager.unflatten, eager.paths
+tree_map, size, unravel = eager.tree_map, eager.size, eager.unravel
 hypot, isfinite, maximum, floor = eager.hypot, eager.isfinite, eager.maximum, eager.floor
 logical_not = eager.logical_not
 scalar, number, counter, cast = eager.scalar, eager.number, eager.counter, eager.cast
@@ -31,16 +33,6 @@ max_over_processes, sum_over_processes = eager.max_over_processes, eager.sum_ove
 is_main_process, same_on_all = eager.is_main_process, eager.same_on_all
 as_given, place_like = eager.as_given, eager.place_like
 clip = np.clip
-
-
-def tree_map(fn: Callable, tree: Tree, /, *rest: Tree) -> Tree:
-    if isinstance(tree, np.ndarray):
-        return fn(tree, *rest)
-    return optree.tree_map(fn, tree, *rest)
-
-
-def _leaves(tree: Tree) -> list[Any]:
-    return [tree] if isinstance(tree, np.ndarray) else optree.tree_leaves(tree)
 
 
 def zeros_like(tree: Tree, /) -> Tree:
@@ -63,14 +55,10 @@ def sub(a: Tree, b: Tree, /) -> Tree:
     return tree_map(np.subtract, a, b)
 
 
-def size(tree: Tree, /) -> int:
-    return sum(leaf.size for leaf in _leaves(tree))
-
-
 def dot(a: Tree, b: Tree, /) -> Scalar:
     if isinstance(a, np.ndarray):  # most trees: small runs are made of calls like this one
         return float(np.vdot(*_flat(a, b)))
-    pairs = zip(_leaves(a), _leaves(b), strict=True)
+    pairs = zip(tree_leaves(a), tree_leaves(b), strict=True)
     return sum(float(np.vdot(*_flat(ai, bi))) for ai, bi in pairs)
 
 
@@ -85,22 +73,13 @@ def norm(tree: Tree, /) -> Scalar:
     if isinstance(tree, np.ndarray):
         return float(np.linalg.norm(tree))
     # Of norms and not of squares, which overflow where the norm does not.
-    return float(np.linalg.norm([np.linalg.norm(leaf) for leaf in _leaves(tree)]))
+    return float(np.linalg.norm([np.linalg.norm(leaf) for leaf in tree_leaves(tree)]))
 
 
 def ravel(tree: Tree, /) -> Any:
     if isinstance(tree, np.ndarray):
         return tree.ravel()
-    return np.concatenate([leaf.ravel() for leaf in _leaves(tree)])
-
-
-def unravel(vector: Any, like: Tree, /) -> Tree:
-    if isinstance(like, np.ndarray):
-        return vector.reshape(like.shape)
-    leaves, structure = flatten(like)
-    parts = np.split(vector, np.cumsum([leaf.size for leaf in leaves])[:-1])
-    shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
-    return unflatten(structure, shaped)
+    return np.concatenate([leaf.ravel() for leaf in tree_leaves(tree)])
 
 
 def stack(tree: Tree, count: int, /) -> Tree:
@@ -112,7 +91,7 @@ def push(stack: Tree, tree: Tree, /) -> Tree:
 
 
 def equal(a: Tree, b: Tree, /) -> Scalar:
-    pairs = zip(_leaves(a), _leaves(b), strict=True)
+    pairs = zip(tree_leaves(a), tree_leaves(b), strict=True)
     return all(np.array_equal(ai, bi) for ai, bi in pairs)
 
 
@@ -127,15 +106,15 @@ def take(tree: Tree, indices: Any, /) -> Tree:
 
 
 def array(value: Scalar, like: Tree, /) -> Any:
-    return np.asarray(value, _leaves(like)[0].dtype)
+    return np.asarray(value, tree_leaves(like)[0].dtype)
 
 
 def epsilon(like: Tree, /) -> float:
-    return float(np.finfo(_leaves(like)[0].dtype).eps)
+    return float(np.finfo(tree_leaves(like)[0].dtype).eps)
 
 
 def matrix(product: Callable, size: int, like: Tree, /) -> Any:
-    return np.stack(eager.columns(product, np.eye(size, dtype=_leaves(like)[0].dtype)))
+    return np.stack(eager.columns(product, np.eye(size, dtype=tree_leaves(like)[0].dtype)))
 
 
 def eigh(matrix: Any, /) -> tuple[Any, Any]:
@@ -224,7 +203,7 @@ def asarray(leaf: Any, like: Any = None, /) -> Any:
     array = np.asarray(leaf)
     if like is None or array.dtype.kind != "f":
         return array
-    return array.astype(like.dtype, copy=False)
+    return in_dtype(array, like.dtype)
 
 
 def without_copy(array: np.ndarray, like: Any, /) -> Any:

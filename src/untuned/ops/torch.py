@@ -14,14 +14,17 @@ from typing import Any
 
 import optree
 import torch
+from torch.autograd.function import BackwardCFunction
 
 from untuned.ops import Scalar, Tree, eager, torch_arrays
+from untuned.ops.eager import in_form, tree_leaves
 
 name = "torch"
 AT_ONCE = 64  # columns of a Hessian that are made at a time
 
 compiles = eager.compiles
 flatten, unflatten, paths = eager.flatten, eager.unflatten, eager.paths
+tree_map, size, unravel = eager.tree_map, eager.size, eager.unravel
 hypot, isfinite, maximum, floor = eager.hypot, eager.isfinite, eager.maximum, eager.floor
 logical_not = eager.logical_not
 scalar, number, counter, cast = eager.scalar, eager.number, eager.counter, eager.cast
@@ -38,16 +41,6 @@ to_numpy, to_host, from_host = torch_arrays.to_numpy, torch_arrays.to_host, torc
 pieces, output_of = torch_arrays.pieces, torch_arrays.output_of
 
 
-def tree_map(fn: Callable, tree: Tree, /, *rest: Tree) -> Tree:
-    if isinstance(tree, torch.Tensor):
-        return fn(tree, *rest)
-    return optree.tree_map(fn, tree, *rest)
-
-
-def _leaves(tree: Tree) -> list[Any]:
-    return [tree] if isinstance(tree, torch.Tensor) else optree.tree_leaves(tree)
-
-
 def zeros_like(tree: Tree, /) -> Tree:
     return tree_map(torch.zeros_like, tree)
 
@@ -60,30 +53,20 @@ def sub(a: Tree, b: Tree, /) -> Tree:
     return tree_map(torch.sub, a, b)
 
 
-def size(tree: Tree, /) -> int:
-    return sum(leaf.numel() for leaf in _leaves(tree))
-
-
 def dot(a: Tree, b: Tree, /) -> Scalar:
-    pairs = zip(_leaves(a), _leaves(b), strict=True)
+    pairs = zip(tree_leaves(a), tree_leaves(b), strict=True)
     return sum(torch.sum(ai * bi).item() for ai, bi in pairs)
 
 
 def norm(tree: Tree, /) -> Scalar:
-    leaves = _leaves(tree)
+    leaves = tree_leaves(tree)
     if len(leaves) == 1:
         return torch.linalg.vector_norm(leaves[0]).item()
     return torch.nn.utils.get_total_norm(leaves).item()
 
 
 def ravel(tree: Tree, /) -> Any:
-    return torch.cat([leaf.reshape(-1) for leaf in _leaves(tree)])
-
-
-def unravel(vector: Any, like: Tree, /) -> Tree:
-    leaves = _leaves(like)
-    parts = torch.split(vector, [leaf.numel() for leaf in leaves])
-    return _like(like, [p.reshape(leaf.shape) for p, leaf in zip(parts, leaves, strict=True)])
+    return torch.cat([leaf.reshape(-1) for leaf in tree_leaves(tree)])
 
 
 def stack(tree: Tree, count: int, /) -> Tree:
@@ -95,7 +78,7 @@ def push(stack: Tree, tree: Tree, /) -> Tree:
 
 
 def equal(a: Tree, b: Tree, /) -> Scalar:
-    pairs = zip(_leaves(a), _leaves(b), strict=True)
+    pairs = zip(tree_leaves(a), tree_leaves(b), strict=True)
     return all(torch.equal(ai, bi) for ai, bi in pairs)
 
 
@@ -111,16 +94,16 @@ def take(tree: Tree, indices: Any, /) -> Tree:
 
 
 def array(value: Scalar, like: Tree, /) -> Any:
-    model = _leaves(like)[0]
+    model = tree_leaves(like)[0]
     return torch.tensor(value, dtype=model.dtype, device=model.device)
 
 
 def epsilon(like: Tree, /) -> float:
-    return torch.finfo(_leaves(like)[0].dtype).eps
+    return torch.finfo(tree_leaves(like)[0].dtype).eps
 
 
 def matrix(product: Callable, size: int, like: Tree, /) -> Any:
-    model = _leaves(like)[0]
+    model = tree_leaves(like)[0]
     units = torch.eye(size, dtype=model.dtype, device=model.device)
     return torch.stack(eager.columns(product, units))
 
@@ -197,21 +180,21 @@ def value_and_grads(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree, Tr
         result = fn(x, y)
     both = gradients([result], x_leaves + y_leaves)
     in_x, in_y = both[: len(x_leaves)], both[len(x_leaves) :]
-    return result.item(), _like(x, in_x), _like(y, in_y)
+    return result.item(), in_form(x, in_x), in_form(y, in_y)
 
 
 def grad_y(fn: Callable, x: Tree, y: Tree, /) -> Tree:
     y_leaves, y = tracked(y)
     with torch.enable_grad():
         result = fn(x, y)
-    return _like(y, gradients([result], y_leaves))
+    return in_form(y, gradients([result], y_leaves))
 
 
 def value_and_grad_y(fn: Callable, x: Tree, y: Tree, /) -> tuple[Scalar, Tree]:
     y_leaves, y = tracked(y)
     with torch.enable_grad():
         result = fn(x, y)
-    return result.item(), _like(y, gradients([result], y_leaves))
+    return result.item(), in_form(y, gradients([result], y_leaves))
 
 
 def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
@@ -222,23 +205,35 @@ def linearize(fn: Callable, x: Tree, y: Tree, /) -> tuple[Tree, Callable]:
     wanted = {"x": x_leaves, "y": y_leaves, "xy": x_leaves + y_leaves}
 
     def pull(v: Tree, wrt: str) -> Tree:
-        products = gradients(gradient, wanted[wrt], _leaves(v), retain_graph=True)
+        products = gradients(gradient, wanted[wrt], tree_leaves(v), retain_graph=True)
         if wrt == "xy":
             split = len(x_leaves)
-            return _like(x, products[:split]), _like(y, products[split:])
-        return _like(x if wrt == "x" else y, products)
+            return in_form(x, products[:split]), in_form(y, products[split:])
+        return in_form(x if wrt == "x" else y, products)
 
-    return _like(y, [part.detach() for part in gradient]), pull
-
-
-def _like(tree: Tree, leaves: list[torch.Tensor]) -> Tree:
-    if isinstance(tree, torch.Tensor):
-        return leaves[0]
-    return optree.tree_unflatten(optree.tree_structure(tree), leaves)
+    return in_form(y, [part.detach() for part in gradient]), pull
 
 
 def products(fn: Callable, x: Tree, y: Tree, /) -> Callable:
     return linearize(fn, x, y)[1]
+
+
+def has_own_functions(fn: Callable, x: Tree, y: Tree) -> bool:
+    """Whether fn(x, y) uses a `torch.autograd.Function` written in Python."""
+    (_, x), (_, y) = tracked(x), tracked(y)
+    with torch.enable_grad():
+        value = fn(x, y)
+    nodes: list[Any] = [value.grad_fn]
+    known: set[Any] = set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in known:
+            continue
+        if isinstance(node, BackwardCFunction):
+            return True
+        known.add(node)
+        nodes.extend(following for following, _ in node.next_functions)
+    return False
 
 
 def hessian_price(fn: Any, x: Tree, y: Tree, /) -> float:

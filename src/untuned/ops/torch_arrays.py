@@ -24,12 +24,14 @@ def asarray(leaf: Any, like: Any = None, /) -> Any:
         tensor = tensor.clone()
     if like is None:
         return tensor
+    if tensor.dtype == torch.float64 and like.dtype == torch.float32:
+        eager.in_dtype(to_numpy(tensor), np.float32)  # which may warn
     return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
 
 
 def _from_numpy(leaf: Any) -> torch.Tensor:
     array = np.asarray(leaf)
-    if array.dtype == np.longdouble:  # which torch does not have
+    if array.dtype.kind == "f" and array.itemsize > 8:  # which torch does not have
         array = array.astype(np.float64)
     # Torch takes neither foreign byte orders nor negative strides, and warns of read-only memory.
     array = np.asarray(array, array.dtype.newbyteorder("="), order="C")

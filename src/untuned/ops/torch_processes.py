@@ -1,4 +1,4 @@
-"""What the processes of a torch group tell each other: sums, and numbers they must agree on."""
+"""Communication between the processes of a torch group: sums, and numbers they agree on."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def has_second_derivatives(o: Oracles, x: Tree, y: Tree, rows: Tree) -> bool:
     its backward pass leaves no graph, second derivatives are zero without a word. So where g has
     such functions, its products are held against differences of gradients along a random v.
     """
-    from untuned.ops.torch_graph import has_own_functions
+    from untuned.ops.torch import has_own_functions
 
     ops = o.ops
     if ops is not array_libraries.get("torch"):

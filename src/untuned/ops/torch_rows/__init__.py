@@ -1,6 +1,5 @@
 """Torch where all rows are in memory: products with them made once, and Hessians of linear models.
 
-The user's function is called as ever, each time anew, and only its products with the rows
-themselves are done in another way (products.py). So nothing is traced, and whatever else a
-function reads may change.
+Each evaluation calls the user's function. Only its products with the rows are replaced
+(products.py). Nothing is traced, so whatever else the function reads may change.
 """

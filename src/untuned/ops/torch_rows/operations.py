@@ -1,8 +1,7 @@
 """The operations of :class:`untuned.ops.Ops` on torch where the same rows are read again and again.
 
-A function is tried first: if its value, gradient and products come out as torch makes them, up to
-rounding, it is evaluated with its products by `Rows`; if not, or if it makes none, all is as on
-torch (ops/torch.py).
+Each function is tried first. If its value and gradients agree with torch's up to rounding, `Rows`
+makes its products. If they differ, or if there are no products, torch evaluates it (ops/torch.py).
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import torch
 
 from untuned.ops import Scalar, Tree
 from untuned.ops import torch as base
-from untuned.ops.torch_graph import has_own_functions
 from untuned.ops.torch_rows.products import Multiplying, Rows, can_be_rows, random_like
 from untuned.ops.torch_rows.split import NoSplitError, Split
 from untuned.ops.traced.sparse_rows import FOR_EACH, FOR_ONE
@@ -184,7 +182,7 @@ class OnRows:
     def _is_same(self, fn: Any, x: Tree, y: Tree) -> bool:
         """Whether it makes products with its rows, and then comes out as torch makes it."""
         # A function of Python's inside may be a compiled one, or look at how it is called.
-        if has_own_functions(fn, x, y):
+        if base.has_own_functions(fn, x, y):
             return False
         elsewhere = _apart(y, 0.1)
         if not math.isfinite(base.value(fn, x, elsewhere)):

@@ -1,9 +1,9 @@
-"""Products with rows that stay, as torch's own but for what is known of the rows.
+"""Products with rows that stay in memory, each made once.
 
     z = X q,   and in derivatives   X^T w,   X v
 
-A product with the numbers of one of the last is not made again: a gradient of g at a new x and the
-last y then reads no row, and neither do values and products made ready where a gradient was taken.
+The last few products are kept. A gradient of g at a new x and the last y then reads no row, and
+neither do values and products at a point whose gradient is known.
 Rows that are mostly zeros are multiplied as SciPy's sparse array where that takes less
 (ops/traced/sparse_rows.py says when).
 """

@@ -1,15 +1,15 @@
 """A function as F(y, z) with z = X q(y), and its Hessian from the weights of rows.
 
-Where F's second derivatives in z tie no row to another, as a mean over rows has them,
+If F's second derivatives in z couple no two rows, as in a mean over rows,
 
     H  =  R  +  Q^T X^T W X Q  +  C  +  C^T
 
-with Q for the derivative of q, W for F_zz, a small block for each row, C = Q^T X^T F_zy, which few
-entries of y have (an intercept), and R for what does not read the rows: F_yy, and what q curves. So
-a linear model's Hessian takes X^T (w X), and where W stays, as in least squares, not even that.
+Q is the derivative of q. W is F_zz, a small block for each row. C = Q^T X^T F_zy is not zero for a
+few entries of y (an intercept). R is the rest, which does not read the rows: F_yy and the curvature
+of q. So a linear model's Hessian takes X^T (w X), and least squares keep that from one to the next.
 
-Whether rows are tied is found out each time: by a product with random numbers, as matrices that
-differ have the same one by no chance.
+Whether rows are coupled is tested each time by a product with random numbers: two different
+matrices never have the same one by chance.
 """
 
 from __future__ import annotations

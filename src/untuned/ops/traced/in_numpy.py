@@ -20,63 +20,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from untuned.ops import Tree
-from untuned.ops.traced.derivatives import (
-    OF_EVERYTHING,
-    OF_GRADIENTS,
-    Traced,
-    columns,
-    derivative,
-    everything,
-    traced,
-)
-from untuned.ops.traced.listing import Listing, Operation, Reader
+from untuned.ops.traced.derivatives import Derivatives, groups
+from untuned.ops.traced.listing import Operation
 from untuned.ops.traced.regrouping import CutError
 from untuned.ops.traced.rules import UnknownError
-from untuned.ops.traced.tangents import ROWS, UNITS, V, X, Y
+from untuned.ops.traced.tangents import ROWS, UNITS, V
 
 KEPT = 0.5  # of the memory of the rows, for what may be needed again
 FEW = 2**16  # bytes that are kept whatever the rows take
 NO_UNITS = -1
 
 
+class Step(NamedTuple):
+    """An operation to do, what its result is on JAX, and the places that are not read after it."""
+
+    function: Callable
+    reads: tuple[int, ...]
+    writes: int
+    dtype: Any
+    shape: tuple[int, ...]
+    over: list[int]
+
+
 class Plan(NamedTuple):
-    """Operations to do, each with the places that are not read afterwards; and what is to stay."""
+    """Operations to do, and the places of results that stay."""
 
-    steps: list[tuple[Callable, tuple[int, ...], int, list[int]]]
+    steps: list[Step]
     stays: list[int]
-
-
-class Whole(NamedTuple):
-    """Several derivatives in one trace."""
-
-    traced: Traced
-    listing: Listing
-    groups: list[int]  # what each of the arrays that are read is
-
-    def part(self, choose: Callable[[Tree], Tree], groups: list[int]) -> Listing:
-        """The one that is chosen of what the trace gives, as a function of fewer arguments."""
-        inputs = zip(self.listing.inputs, self.groups, strict=True)
-        tree = choose(jax.tree.unflatten(self.listing.structure, self.listing.outputs))
-        return Listing(
-            [place for place, group in inputs if group in groups],
-            jax.tree.leaves(tree), jax.tree.structure(tree),
-        )  # fmt: skip
 
 
 class Sheet:
     """The operations of a function of (x, y, rows) and of its derivatives, and known results."""
 
     def __init__(self) -> None:
-        self._reader = Reader()
-        self._listings: dict[str, Listing] = {}
-        self._wholes: dict[str, Whole | None] = {}
+        self.derivatives = Derivatives()
+        self._reader, self._listings = self.derivatives.reader, self.derivatives.listings
         self._plans: dict[Any, Plan] = {}
         self._border: set[int] = set()
         self._given: dict[int, list[Any]] = {}  # the last arguments, by what they are
@@ -91,73 +75,15 @@ class Sheet:
     ) -> bool:  # fmt: skip
         """Read a function's derivative; whether NumPy has all of its operations, and they fit."""
         try:
-            listing = self._read(kind, function, arguments)
-        except UnknownError:
-            return False
-        if not fits(self._operations(listing.outputs)):
+            listing = self.derivatives.read(kind, function, arguments)
+        except (UnknownError, TypeError, ValueError):
+            return False  # compiling it says what is wrong
+        if not fits(self._reader.needed(listing.outputs)):
             return False
         self._listings[kind] = listing
         self._plans.clear()
         self._border = self._find_border()
         return True
-
-    def _read(self, kind: str, function: Callable, arguments: tuple[Tree, ...]) -> Listing:
-        """The places of a derivative. JAX takes long to trace one, so there are few traces: of the
-        value and its gradients, and of these with all products, of which each kind is a part."""
-        groups = _groups(kind, arguments)
-        whole = self._whole("everything", kind.startswith("along"), everything, function, arguments)
-        if whole is not None and kind in OF_EVERYTHING:
-            return whole.part(OF_EVERYTHING[kind], groups)
-        if whole is not None and kind == "columns":
-            product = lambda *given: OF_EVERYTHING["along y"](whole.traced(*given))
-            return self._reader.read(columns(product), arguments, groups)
-        if kind in OF_GRADIENTS:
-            gradients = partial(derivative, "value_and_grads")
-            whole = self._whole("gradients", kind != "value", gradients, function, arguments)
-            if whole is not None:
-                return whole.part(OF_GRADIENTS[kind], groups)
-        return self._reader.read(derivative(kind, function), arguments, groups)
-
-    def _whole(
-        self, name: str, is_due: bool, make: Callable, function: Callable,
-        arguments: tuple[Tree, ...],
-    ) -> Whole | None:  # fmt: skip
-        """Several derivatives at once, traced if due; None where they cannot be had together."""
-        if is_due and name not in self._wholes:
-            groups = _groups("along" if name == "everything" else "", arguments)
-            try:
-                found = traced(make(function), arguments)
-                listing = self._reader.read_traced(found, arguments, groups)
-            except (TypeError, ValueError, NotImplementedError, UnknownError):
-                # One of them may be missing, as of a function with a reverse rule of its own. Who
-                # asks for that one alone is told what is wrong.
-                self._wholes[name] = None
-            else:
-                counts = [len(jax.tree.leaves(argument)) for argument in arguments]
-                self._wholes[name] = Whole(found, listing, np.repeat(groups, counts).tolist())
-        return self._wholes.get(name)
-
-    def work_along(self, changed: int) -> tuple[float, float]:
-        """The work for a product with the Hessian, and for each column of many at a time, as far
-        as it depends on arguments that have changed."""
-        uses = self._reader.uses
-        steps = [
-            one for one in self._operations(self._listings["along y"].outputs)
-            if uses[one.writes] & V
-        ]  # fmt: skip
-        of_one = sum(step.work for step in steps)
-        return of_one, sum(step.each for step in steps if uses[step.writes] & changed)
-
-    def _operations(
-        self, outputs: list[int], known: frozenset[int] = frozenset()
-    ) -> list[Operation]:
-        """Those by which some places are written, in order."""
-        needed, found = set(outputs) - known, []
-        for operation in reversed(self._reader.operations):
-            if operation.writes in needed:
-                needed.update(set(operation.reads) - known)
-                found.append(operation)
-        return found[::-1]
 
     def evaluate(self, kind: str, *arguments: Tree) -> Tree:
         """A derivative that was added, on arrays that NumPy can see."""
@@ -187,8 +113,11 @@ class Sheet:
 
     def _carry_out(self, plan: Plan, places: dict[int, Any]) -> None:
         with np.errstate(all="ignore"):  # as on JAX, what is not finite shows in the result
-            for function, reads, writes, over in plan.steps:
-                places[writes] = function(*[places[k] for k in reads])
+            for function, reads, writes, dtype, shape, over in plan.steps:
+                result = function(*[places[k] for k in reads])
+                if result.dtype != dtype or result.shape != shape:  # NumPy promotes otherwise
+                    result = np.broadcast_to(np.asarray(result, dtype), shape)
+                places[writes] = result
                 for place in over:
                     del places[place]
 
@@ -196,7 +125,7 @@ class Sheet:
         """The arguments' arrays, after letting go of what depends on those that have changed."""
         changed, units = 0, NO_UNITS
         arrays: list[Any] = []
-        for group, argument in zip(_groups(kind, arguments), arguments, strict=True):
+        for group, argument in zip(groups(kind, arguments), arguments, strict=True):
             leaves = jax.tree.leaves(argument)
             before = self._given.get(group)
             if group == ROWS:
@@ -237,13 +166,14 @@ class Sheet:
 
     def _make_plan(self, kind: str, known: frozenset[int]) -> Plan:
         reader, outputs = self._reader, self._listings[kind].outputs
-        found = self._operations(outputs, known)
+        found = self._reader.needed(outputs, known)
         stays = [one.writes for one in found if one.writes in self._border]
         last = {place: n for n, one in enumerate(found) for place in one.reads}
         kept = {*outputs, *stays, *reader.constants}
         steps = [
-            (
-                one.function, one.reads, one.writes,
+            Step(
+                one.function, one.reads, one.writes, reader.kinds[one.writes],
+                reader.shapes[one.writes],
                 [place for place in set(one.reads) if last[place] == n and place not in kept],
             )
             for n, one in enumerate(found)
@@ -255,7 +185,7 @@ class Sheet:
         reader = self._reader
         kinds: dict[int, set[str]] = {}
         for kind, listing in self._listings.items():
-            for operation in self._operations(listing.outputs):
+            for operation in self._reader.needed(listing.outputs):
                 kinds.setdefault(operation.writes, set()).add(kind)
         border = {place for listing in self._listings.values() for place in listing.outputs}
         for operation in reader.operations:
@@ -267,12 +197,6 @@ class Sheet:
                         border.add(place)
         own = {one.writes for one in reader.operations} - reader.views
         return {place for place in border & own if not reader.uses[place] & V}
-
-
-def _groups(kind: str, arguments: tuple[Tree, ...]) -> list[int]:
-    """What each argument is: x, y, perhaps vectors, perhaps rows."""
-    along = [UNITS] if kind == "columns" else [V] if kind.startswith("along") else []
-    return [X, Y, *along, ROWS][: len(arguments)]
 
 
 def _memory(array: np.ndarray) -> int:

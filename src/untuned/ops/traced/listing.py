@@ -1,24 +1,25 @@
-"""What JAX has traced of a function and its derivatives, as one list of operations in NumPy.
+"""A function and its derivatives, as JAX has traced them, as one list of operations in NumPy.
 
-All derivatives of a function share the list, so what several of them need is there once: equal
-operations are one. Every array in it has a number, its place, and a mask that says on which of the
-arguments it depends.
+All derivatives of a function share the list, and equal operations are one. Every array in it has a
+number, its place, and a mask of the arguments that it depends on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
 from untuned.ops import Tree
 from untuned.ops.traced import products, regrouping, sparse_rows, tangents
-from untuned.ops.traced.derivatives import Traced, traced
 from untuned.ops.traced.rules import FLOATS, PLAIN, UnknownError, rules
 from untuned.ops.traced.tangents import ROWS, TANGENT, UNITS
+
+if TYPE_CHECKING:
+    from untuned.ops.traced.derivatives import Traced
 
 CALLS = {  # operations that only hold others
     "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat",
@@ -72,14 +73,8 @@ class Reader:
         self.kinds: dict[int, Any] = {}
         self._count = 0
 
-    def read(self, function: Callable, arguments: tuple[Tree, ...], groups: list[int]) -> Listing:
+    def read(self, found: Traced, arguments: tuple[Tree, ...], groups: list[int]) -> Listing:
         """The places of a function's arguments and results; `groups` says what arguments are."""
-        return self.read_traced(traced(function, arguments), arguments, groups)
-
-    def read_traced(
-        self, found: Traced, arguments: tuple[Tree, ...], groups: list[int]
-    ) -> Listing:  # fmt: skip
-        """The same of a function that was traced."""
         leaves = [jax.tree.leaves(argument) for argument in arguments]
         marks = [(g, n) for g, part in zip(groups, leaves, strict=True) for n in range(len(part))]
         inputs = [
@@ -91,6 +86,17 @@ class Reader:
                 self._look_at_rows(place, number, leaf)
         outputs = [self._whole(place) for place in self._inline(found.closed, inputs)]
         return Listing(inputs, outputs, found.structure)
+
+    def needed(
+        self, outputs: list[int], known: frozenset[int] = frozenset()
+    ) -> list[Operation]:  # fmt: skip
+        """The operations by which some places are written, in order."""
+        needed, found = set(outputs) - known, []
+        for operation in reversed(self.operations):
+            if operation.writes in needed:
+                needed.update(set(operation.reads) - known)
+                found.append(operation)
+        return found[::-1]
 
     def is_tangent(self, place: int) -> bool:
         """Whether it depends on vectors that a derivative is taken along."""
@@ -123,14 +129,7 @@ class Reader:
         return self._number(0.0, like)
 
     def _number(self, value: float, like: int) -> int:
-        dtype = self.kinds[like]
-        key = ("constant", np.dtype(dtype), value)
-        if key not in self._known:
-            place = self._known[key] = self._place((), dtype, 0)
-            self.constants[place] = np.asarray(value, dtype)
-            if not value:
-                self.zeros.add(place)
-        return self._known[key]
+        return self._constant(np.asarray(value, self.kinds[like]))
 
     def apply(self, name: str, *reads: int) -> int:
         """The place of a plain operation's result."""
@@ -192,14 +191,16 @@ class Reader:
                 also = self._place(array.shape, self.kinds[place], ROWS)
                 self.sparse[place] = sparse_rows.SparseRows(also, number, leaf, array)
 
-    def _constant(self, value: Any, aval: Any) -> int:
-        array = np.asarray(value, aval.dtype)
-        key = ("constant", array.dtype, array.item()) if array.ndim == 0 else ("array", id(value))
+    def _constant(self, value: Any, dtype: Any = None) -> int:
+        array = np.asarray(value, dtype)
+        is_number = array.ndim == 0
+        # By its bytes, since 0.0 equals -0.0.
+        key = ("constant", array.dtype, array.tobytes()) if is_number else ("array", id(value))
         if key not in self._known:
-            place = self._known[key] = self._place(aval.shape, aval.dtype, 0)
+            place = self._known[key] = self._place(array.shape, array.dtype, 0)
             self.constants[place] = array
             self._held.append(value)
-            if array.ndim == 0 and array == 0:
+            if is_number and array == 0:
                 self.zeros.add(place)
         return self._known[key]
 
@@ -211,11 +212,11 @@ class Reader:
         jaxpr = closed.jaxpr
         places = dict(zip(jaxpr.invars, inputs, strict=True))
         for variable, value in zip(jaxpr.constvars, closed.consts, strict=True):
-            places[variable] = self._constant(value, variable.aval)
+            places[variable] = self._constant(value, variable.aval.dtype)
 
         def place_of(variable: Any) -> int:
             if hasattr(variable, "val"):  # a number in the text
-                return self._constant(variable.val, variable.aval)
+                return self._constant(variable.val, variable.aval.dtype)
             return places[variable]
 
         for equation in jaxpr.eqns:
@@ -232,7 +233,7 @@ class Reader:
 
     def _operations(self, equation: Any, reads: tuple[int, ...]) -> list[int]:
         """The places of an equation's results."""
-        if equation.effects:
+        if equation.effects or not equation.outvars:  # the rows of an empty array, one by one
             raise UnknownError
         name, functions = equation.primitive.name, rules(equation)
         scaled = tangents.scaled(self, equation, reads)
@@ -273,7 +274,8 @@ class Reader:
                 self._given.add(place)
             if name == "broadcast_in_dim":
                 self.narrow[place] = self._narrowed(equation, reads[0])
-            regrouping.note(self, equation, whole, place, work)
+            if name == "dot_general" and self.is_tangent(place):
+                regrouping.note(self, equation, whole, place, work)
             written.append(place)
         return written
 

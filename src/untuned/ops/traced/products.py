@@ -1,7 +1,7 @@
-"""How a product that JAX has traced is best made in NumPy, and the work it takes, by counting.
+"""The cheapest form in NumPy of a product that JAX has traced, and its counted work.
 
-Along unit vectors it is a choice of columns (tangents.py), with rows that are mostly zeros a
-sparse product (sparse_rows.py), and else NumPy's own.
+With unit vectors it is a choice of columns (tangents.py), with rows that are mostly zeros a sparse
+product (sparse_rows.py), and otherwise NumPy's own.
 """
 
 from __future__ import annotations

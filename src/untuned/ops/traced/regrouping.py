@@ -1,7 +1,7 @@
-"""Two passes over the rows as one product with a matrix that is made once, where that is the same.
+"""Products with the Hessian of least squares, by a matrix that is made once.
 
-Where a function is quadratic in what it makes of the rows, as least squares are, a product with its
-Hessian is made by a matrix that depends on the rows alone:
+If a function is quadratic in X y, as least squares are, a product with its Hessian takes a matrix
+that depends on the rows alone, in place of two passes over the rows:
 
     X^T (w * (X v))  =  (X^T (w * X)) v
 
@@ -45,11 +45,10 @@ class Product(NamedTuple):
 
 
 def note(reader: Reader, equation: Any, reads: tuple[int, ...], place: int, work: float) -> None:
-    """Remember what a place was made of, if it is rows times vectors of a derivative."""
-    if equation.primitive.name == "dot_general" and reader.is_tangent(place):
-        product = _product_of(reader, equation, reads, work)
-        if product is not None:
-            reader.products[place] = product
+    """Remember what a product along vectors was made of, if it is rows times vectors."""
+    product = _product_of(reader, equation, reads, work)
+    if product is not None:
+        reader.products[place] = product
 
 
 def _is_fixed(reader: Reader, place: int) -> bool:

@@ -1,10 +1,10 @@
-"""Short cuts for the vectors that a derivative is taken along, in operations that JAX has traced.
+"""Simplifications for the vectors that a derivative is taken along (tangents).
 
-A derivative is linear in them. Where operations only scale such an array, entry by entry, by
-numbers that do not depend on the vectors, it is kept as (factor, base): the factors are multiplied
-with each other, once for all vectors, and the array is scaled by their product where another
-operation reads it. And where the vectors are units, as for the columns of a Hessian, a product with
-them is a choice of columns. So of a linear model's Hessian nothing is left but X^T (w * X).
+A derivative is linear in them. An array that operations only scale, entry by entry, by numbers that
+do not depend on the vectors, is kept as (factor, base). The factors are multiplied once for all
+vectors, and the base is scaled by their product when another operation reads it. If the vectors are
+unit vectors, as for the columns of a Hessian, a product with them chooses columns. The Hessian of a
+linear model is then X^T (w * X).
 """
 
 from __future__ import annotations
@@ -96,26 +96,12 @@ def chosen(summed: Any, side: int) -> Callable:
         places = np.ravel_multi_index(outside, free) if free else np.zeros(len(where[0]), int)
         if len(np.unique(places)) < len(places):  # several to be added up
             return np.tensordot(a, b, summed)
-        values = units[where]
-        found = _in_a_row(other, inside, places, values, int(np.prod(free)))
-        if found is None:
-            left = other.shape[count:]
-            found = np.zeros((int(np.prod(free)), *left), other.dtype)
-            found[places] = other[inside] * values.reshape(-1, *[1] * len(left))
+        left = other.shape[count:]
+        found = np.zeros((int(np.prod(free)), *left), other.dtype)
+        found[places] = other[inside] * units[where].reshape(-1, *[1] * len(left))
         found = found.reshape(*free, *found.shape[1:])
         if side == 0:
             return found
         return np.moveaxis(found, range(len(free)), range(-len(free), 0))
 
     return product
-
-
-def _in_a_row(other: Any, inside: tuple, places: Any, values: Any, count: int) -> Any:
-    """Neighbouring entries without a copy, where the units ask for just these, in order."""
-    if len(inside) != 1 or len(places) != count or (values != 1).any():
-        return None
-    start = int(inside[0][0])
-    in_order = np.arange(count)
-    if (places != in_order).any() or (inside[0] != start + in_order).any():
-        return None
-    return other[start : start + count]

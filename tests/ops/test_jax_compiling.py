@@ -1,4 +1,5 @@
-"""Programs on disk: found by the next process, refused where others write, no business of users."""
+"""Programs on disk: found by the next process, refused where others can write, and none of the
+user's; and options of a compiler, left out where the XLA installed does not have them."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from untuned.ops import jax_cache
+import untuned
+from untuned.ops import jax_compiling
 
 SCRIPT = """
 import jax, jax.numpy as jnp, sys, untuned
@@ -28,9 +32,9 @@ print(sum("cache_hits" in event for event in hits), jax.config.jax_compilation_c
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("UNTUNED_CACHE", "1")
-    jax_cache.folder.cache_clear()
+    jax_compiling.folder.cache_clear()
     yield tmp_path
-    jax_cache.folder.cache_clear()
+    jax_compiling.folder.cache_clear()
 
 
 def run(what):
@@ -79,9 +83,9 @@ def test_off_where_the_user_says_so(home, monkeypatch, setting):
     else:
         monkeypatch.setenv("UNTUNED_CACHE", "0")
     try:
-        jax_cache.folder.cache_clear()
+        jax_compiling.folder.cache_clear()
         was = jax.config.jax_compilation_cache_dir
-        with jax_cache.used():
+        with jax_compiling.used():
             assert jax.config.jax_compilation_cache_dir == was
     finally:
         if setting == "jax":
@@ -90,8 +94,8 @@ def test_off_where_the_user_says_so(home, monkeypatch, setting):
 
 def test_settings_are_as_before_even_after_an_error(home):
     def fail():
-        with jax_cache.used():
-            assert jax.config.jax_compilation_cache_dir == str(jax_cache.folder())
+        with jax_compiling.used():
+            assert jax.config.jax_compilation_cache_dir == str(jax_compiling.folder())
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -100,24 +104,48 @@ def test_settings_are_as_before_even_after_an_error(home):
 
 
 def test_refused_where_others_can_write(home):
-    path = jax_cache.folder()
+    path = jax_compiling.folder()
     assert path.stat().st_mode & 0o077 == 0
     path.chmod(0o777)
-    jax_cache.folder.cache_clear()
-    assert jax_cache.folder() is None
+    jax_compiling.folder.cache_clear()
+    assert jax_compiling.folder() is None
 
 
 def test_a_folder_that_cannot_be_made_is_no_error(home, monkeypatch):
     (home / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "file"))
-    assert jax_cache.folder() is None
+    assert jax_compiling.folder() is None
 
 
 def test_the_longest_unused_are_dropped(home, monkeypatch):
-    path = jax_cache.folder()
+    path = jax_compiling.folder()
     for k in range(5):
         (path / f"p{k}-cache").write_bytes(bytes(100))
         os.utime(path / f"p{k}-cache", (k, k))
-    monkeypatch.setattr(jax_cache, "MOST_BYTES", 250)
-    jax_cache._prune(path)
+    monkeypatch.setattr(jax_compiling, "MOST_BYTES", 250)
+    jax_compiling._prune(path)
     assert sorted(file.name for file in path.iterdir()) == ["p3-cache", "p4-cache"]
+
+
+@pytest.fixture
+def other_xla(monkeypatch):
+    """Every effort has one option that no XLA knows, beside those of today."""
+    unknown = {effort: {"xla_gone": True} | each for effort, each in jax_compiling.EFFORTS.items()}
+    monkeypatch.setattr(jax_compiling, "EFFORTS", unknown)
+    jax_compiling.of_effort.cache_clear()
+    yield
+    jax_compiling.of_effort.cache_clear()
+
+
+@pytest.mark.parametrize("method", ["auto", "s-tfbo"])
+def test_a_run_does_without_options_that_are_gone(other_xla, method):
+    inner = lambda x, y: jnp.sum((y - x) ** 2)
+    outer = lambda x, y: jnp.sum((y - 1.0) ** 2)
+    start = np.zeros(2, np.float32)
+    result = untuned.minimize(outer, inner, start, start, method=method, max_steps=3)
+    assert result.steps == 3 or result.status == "converged"
+
+
+def test_known_options_are_kept(other_xla):
+    assert jax_compiling.of_effort("least")["xla_backend_optimization_level"] == 0
+    assert "xla_gone" not in jax_compiling.of_effort("least")

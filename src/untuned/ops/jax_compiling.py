@@ -1,21 +1,22 @@
-"""Compiled programs on disk, for the next process: JAX's own cache, in the user's cache folder.
+"""How JAX's programs are compiled: what they cost, with how much effort, and kept on disk.
 
-On for what this package compiles, unless the user has a cache of their own (JAX's setting
-`jax_compilation_cache_dir`, or JAX_COMPILATION_CACHE_DIR) or has said UNTUNED_CACHE=0. What a
-program depends on (its text, options, the version of the compiler) is in JAX's key; the kind of
-processor, which is not, is in the folder's name.
+The cache is JAX's own, in the user's cache folder. It is on for what this package compiles, unless
+the user has a cache (JAX's setting `jax_compilation_cache_dir`, or JAX_COMPILATION_CACHE_DIR) or
+sets UNTUNED_CACHE=0. What a program depends on (its text, options, the version of the compiler) is
+in JAX's key; the kind of processor, which is not, is in the folder's name.
 """
 
 from __future__ import annotations
 
 import glob
 import hashlib
+import math
 import os
 import platform
 import stat
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -24,8 +25,15 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from untuned.ops import Tree
+
 FAULT = "persistent compilation cache entry"  # so JAX's warnings of files that fail begin
 MOST_BYTES = 2**28  # kept from one process to the next; a program takes 20 to 200 kB
+
+# XLA's older code generator takes half as long; its products are as quick and its gradients up to
+# twice as slow. Without the optimizer code is three times slower, and there in a fifth of the time.
+OLDER: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
+EFFORTS = {"full": {}, "half": OLDER, "least": OLDER | {"xla_backend_optimization_level": 0}}
 
 
 @contextmanager
@@ -127,3 +135,49 @@ def _prune(path: Path) -> None:
         total += status.st_size
         if total > MOST_BYTES:
             entry.unlink(missing_ok=True)  # another process may have been quicker
+
+
+@cache
+def of_effort(effort: str) -> dict[str, Any]:
+    """The options of an effort, as far as the XLA installed has them: they come and go."""
+    return {name: value for name, value in EFFORTS[effort].items() if _is_known(name, value)}
+
+
+@cache
+def _is_known(name: str, value: Any) -> bool:
+    if jax.default_backend() != "cpu":
+        return False
+    try:
+        jax.jit(lambda: 0).lower().compile({name: value})
+    except jax.errors.JaxRuntimeError as error:
+        if "compile option" not in str(error):
+            raise
+        return False
+    return True
+
+
+def operations(function: Callable, *arguments: Tree) -> float:
+    """How many floating-point operations a call takes; nothing is compiled for the answer.
+
+    XLA counts a loop's body once, so a count is that for each turn; where nobody knows how many
+    turns there are, or what a call into Python takes, it is infinite.
+    """
+    traced = jax.jit(function).trace(*arguments)
+    counted: Any = traced.lower().cost_analysis() or {}
+    turns = _turns(traced.jaxpr.jaxpr)
+    return turns if math.isinf(turns) else turns * float(counted.get("flops", 0.0))
+
+
+def _turns(jaxpr: Any) -> float:
+    """How often the operations inside the deepest loops are done, at most."""
+    most = 1.0
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        if name == "while" or name.endswith("callback") or name == "ffi_call":
+            return math.inf
+        bodies = [part for part in equation.params.values() if hasattr(part, "eqns")]
+        bodies += [p.jaxpr for p in equation.params.values() if hasattr(p, "consts")]
+        bodies += [p.jaxpr for p in equation.params.get("branches", ())]
+        inside = max(map(_turns, bodies), default=1.0)
+        most = max(most, inside * (equation.params["length"] if name == "scan" else 1))
+    return most
