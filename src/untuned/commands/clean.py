@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned.commands import evidence, record, saved_model, sources, verdicts
-from untuned.commands.job import Job, Ready, say
+from untuned.commands.job import Job, Ready
 from untuned.commands.sources import Asked
 from untuned.commands.verdicts import Verdicts
 from untuned.report.clean_page import share_of_wrong
@@ -34,8 +34,6 @@ def clean(job: Job, asked: Asked = PLAIN) -> str:
     """Find the labels that look wrong, write the folder, and give the summary."""
     job.check()
     asked.check(job.train)
-    if asked.task == "numbers" and job.max_seconds is not None:
-        say("models of numbers are fitted to their end, so --max-seconds may not be kept.")
     with folder.written_whole(job.out, job.overwrite, asked.inputs(job)) as target:
         done = fit(job, job.train, asked)
         write(target, job, done, asked)
@@ -67,6 +65,8 @@ def fit(job: Job, train: Path, asked: Asked) -> Cleaned:
         found = verdicts.of_numbers(job, X, y, *trusted)
     else:
         found = verdicts.of_classes(job, X, y, *trusted, probabilities, disputed=asked.disputed)
+    if found.is_cut:
+        ready.notes.extend(how_it_ended("max_seconds", ""))
     return Cleaned(ready, found, decided, _summary(ready, found, decided, trusted[1]))
 
 

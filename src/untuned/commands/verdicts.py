@@ -34,6 +34,7 @@ class Verdicts(NamedTuple):
     doubt: str = ""  # a sentence, where the share of wrong labels cannot be told
     noise_range: tuple[float, float] | None = None  # shares of wrong labels that are possible
     disputed: np.ndarray | None = None  # positions that models take for another class
+    is_cut: bool = False  # whether the limit of time left out models of numbers
 
 
 def of_classes(
@@ -107,11 +108,13 @@ def of_numbers(job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any) 
     from untuned.estimators.cleaning import numbers
 
     with threads.limited(X.size):
-        found = numbers.rate(X, y, X_trusted, y_trusted, seed=job.seed)
+        left = job.estimator_options()["max_seconds"]
+        found = numbers.rate(X, y, X_trusted, y_trusted, seed=job.seed, max_seconds=left)
     suggested = np.where(found.quality < 0.5, found.predicted, y)
     return Verdicts(
         found.quality, suggested, found.quality, found.issues, found.noise_rate, found.weights,
         found.coef, found.intercept, None, None, found.spread, about_numbers(found.seen_share),
+        is_cut=found.is_cut,
     )  # fmt: skip
 
 
