@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, nargs="+", default=[1, 3, 10])
     options = parser.parse_args()
     print(
-        "| table | command | asked | clock | processor | said | kept by the clock | by the other |"
+        "| table | command | asked | clock | processor | said | kept (clock) | kept (processor) |"
     )
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
