@@ -217,7 +217,7 @@ def test_decided_rows_are_corrected_and_not_asked_again(untuned, flowers, kind):
         "--out", "out",
     )  # fmt: skip
     assert (code, err) == (0, "")
-    assert "Decided before: 1 confirmed, 2 corrected, 1 unclear." in out
+    assert "Before, 1 labels were confirmed, 2 corrected and 1 found unclear." in out
     assert "judged against 3 trusted rows" in out
     read = pd.read_csv if kind == "csv" else pd.read_parquet
     suspects, cleaned = read(f"out/suspects.{kind}"), read(f"out/cleaned.{kind}")

@@ -11,7 +11,7 @@ from untuned.commands import evidence, record, saved_model, sources, verdicts
 from untuned.commands.job import Job, Ready
 from untuned.commands.sources import Asked
 from untuned.commands.verdicts import Verdicts
-from untuned.report.clean_page import share_of_wrong
+from untuned.report.clean_page import lead
 from untuned.report.run_page import how_it_ended
 from untuned.tables import decisions, labels, patches, row_files, thumbnails
 from untuned.tables.decisions import Decisions
@@ -185,31 +185,10 @@ def _cleaned(done: Cleaned, label: str) -> Selection:
 
 def words(done: Cleaned, job: Job) -> str:
     """The summary that is printed."""
-    summary, kind, result = done.summary, done.ready.table.format, done.found.result
-    against = (
-        f"against {summary['trusted_rows']:,} trusted rows"
-        if summary["trusted_rows"]
-        else "by cross-fitting, since no trusted rows were given"
-    )
-    lines = [
-        f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
-        f"({summary['share_of_rows']:.1%}), judged {against}.",
-        share_of_wrong(summary),
-    ]
-    if done.decided is not None:
-        lines.append(
-            f"Decided before: {summary['confirmed_labels']:,} confirmed, "
-            f"{summary['corrected_labels']:,} corrected, {summary['unclear_labels']:,} unclear."
-        )
-    unlabelled = len(done.ready.table.frame) - summary["rows"]
+    kind, unlabelled = done.ready.table.format, len(done.ready.table.frame) - len(done.ready.y)
     beside = f" (it keeps the {unlabelled:,} without a label)" if unlabelled else ""
-    return "\n".join(
-        [
-            *lines,
-            *done.ready.notes,
-            *(how_it_ended(result.status, result.message) if result else []),
-            f"Suspect rows, worst first: {job.out / f'suspects.{kind}'}",
-            f"The table without them: {job.out / f'cleaned.{kind}'}{beside}",
-            f"Report: {job.out / 'report.html'}",
-        ]
-    )
+    written = {
+        "Suspect rows, worst first": f"suspects.{kind}",
+        "The table without them": f"cleaned.{kind}{beside}",
+    }
+    return record.words(job, done.ready, done.found.result, lead(done.summary), written)
