@@ -13,7 +13,7 @@ from untuned.commands.sources import Asked
 from untuned.commands.verdicts import Verdicts
 from untuned.report.clean_page import lead
 from untuned.report.run_page import how_it_ended
-from untuned.tables import decisions, labels, patches, row_files, thumbnails
+from untuned.tables import decisions, images, labels, patches, row_files
 from untuned.tables.decisions import Decisions
 from untuned.tables.records import Selection
 from untuned.util import folder
@@ -166,7 +166,7 @@ def _tables(done: Cleaned, label: str) -> dict[str, Any]:
     if done.decided is not None:
         tables["decisions"] = done.decided.frame
     if ready.table.path.is_dir():
-        tables["thumbnails"] = thumbnails.of_rows(ready.table.path, rows["image"])
+        tables["thumbnails"] = images.thumbnails(ready.table.path, rows["image"])
     return tables
 
 
