@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from untuned.commands import notes, sources
+from untuned.commands import sources
 from untuned.commands.job import Job, Ready, make_ready
 from untuned.tables import columns, group_files, labels, row_files, texts
 from untuned.tables.columns import Column, Feature, Takes
@@ -110,9 +110,8 @@ def _ready(job: Job, asked: Asked) -> Ready:
         X, table, column = row_files.matrix(job.train, job.label)
         given = labels.read(table, column, asked.task)
     table = table._replace(path=job.train, format="csv")
-    said = f"{X.shape[1]:,} features of each row come from {job.train}."
-    about = [*notes.about_rows(table, given), said]
-    return Ready(table, given, [], None, None, X[given.rows], about)
+    note = f"{X.shape[1]:,} features of each row come from {job.train}."
+    return sources.beside(table, column, given, X[given.rows], note)
 
 
 def _seen(ready: Ready) -> list[Feature]:

@@ -87,7 +87,7 @@ def rate(
     trusted = 0 if y_trusted is None else len(y_trusted)
     values = (np.r_[y, y_trusted] if trusted else y) - place
     values = values / scale
-    rows = _stacked(X, X_trusted) if trusted else X
+    rows = stacked(X, X_trusted) if trusted else X
     is_trusted = np.arange(len(values)) >= len(y)
     noisy = ~is_trusted
     fold = np.random.default_rng(seed).permutation(len(values)) % FOLDS
@@ -253,5 +253,6 @@ def _density(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return places, kernels.mean(axis=1)
 
 
-def _stacked(X: Any, below: Any) -> Any:
+def stacked(X: Any, below: Any) -> Any:
+    """Two tables as one."""
     return vstack([X, below], format="csr") if issparse(X) else np.vstack([X, below])
