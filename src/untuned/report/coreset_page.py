@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from untuned.report import charts, drawings, page, pictures
+from untuned.report import drawings, page, pictures
 from untuned.report.grid import grid
 from untuned.report.run_page import Contents, Run, first_of
 
@@ -52,14 +52,9 @@ def _per_class(summary: dict[str, Any]) -> str:
     classes, chosen = summary["classes"], summary["kept_per_class"]
     frame = pandas.DataFrame({"class": list(classes), "rows": list(classes.values())})
     frame["kept"] = [chosen[name] for name in classes]
-    shares = {
-        "share of all rows": frame["rows"] / frame["rows"].sum(),
-        "share of the kept": frame["kept"] / frame["kept"].sum(),
-    }
-    chart = charts.side_by_side(charts.groups(list(classes), shares, "Classes before and after"))
-    for name, values in shares.items():
-        frame[name] = values.map("{:.1%}".format)
-    return chart + grid(frame, "Classes", sorted_by="class")
+    for name, column in (("share of all rows", "rows"), ("share of the kept", "kept")):
+        frame[name] = (frame[column] / frame[column].sum()).map("{:.1%}".format)
+    return grid(frame, "Classes", sorted_by="class")
 
 
 def _rows(run: Run, kept: pandas.DataFrame) -> str:
