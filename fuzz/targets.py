@@ -233,8 +233,8 @@ def read_matrix(folder: Path, content: bytes) -> None:
     path = folder / "words.npz"
     path.write_bytes(content)
     with sentence_or_result():
-        found, values = row_files.matrix(path, "topic")[:2]
-        assert found.shape[0] == len(values)
+        found, table, _ = row_files.matrix(path, "topic")
+        assert found.shape[0] == len(table.frame)
 
 
 def read_rows_on_disk(folder: Path, content: bytes) -> None:
