@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import hunt
 import made_programs
 import programs
 import tables
+import targets
 
 
 def test_a_hunt_says_what_it_found(capsys, monkeypatch):
@@ -49,6 +52,26 @@ def test_the_judge_knows_a_closed_form():
     np.testing.assert_allclose(value, ((3 * x - 1) ** 2).sum() / 2 + (x**2).sum() / 2)
     np.testing.assert_allclose(gradient, 3 * (3 * x - 1) + x)
     np.testing.assert_allclose(judge.better(x, None), 0.1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", targets.TARGETS)
+def test_a_good_file_is_read(name, tmp_path, monkeypatch):
+    """A target that refuses every file finds nothing in damaged ones."""
+    refused = []
+
+    @contextmanager
+    def watched():
+        try:
+            yield
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            refused.append("")
+
+    good = targets.seeds(name, tmp_path)[0]
+    monkeypatch.setattr(targets, "sentence_or_result", watched)
+    targets.TARGETS[name](tmp_path, good)
+    assert "" in refused, refused
 
 
 def test_a_changed_cell_is_a_finding(tmp_path):
