@@ -31,7 +31,7 @@ def _folder(place: Path, treasure: Path, rng: np.random.Generator) -> None:
 
 KINDS: dict[str, Callable[[Path, Path, np.random.Generator], object]] = {
     "file": lambda place, treasure, rng: place.write_text(
-        str(rng.choice(["mine", "", PRIVATE, "{}", '{"written": ["a"]}']))
+        str(rng.choice(["mine", PRIVATE, "{}", '{"written": ["a"]}']))
     ),
     "folder": _folder,
     "empty folder": lambda place, treasure, rng: place.mkdir(),
