@@ -52,7 +52,7 @@ faults: .venv/installed-test
 FUZZ ?= 50
 SECONDS ?= 60
 fuzz: .venv/installed-fuzz
-	UNTUNED_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q tests/test_bad_input.py tests/tables/test_bad_files.py tests/tables/test_records.py
+	UNTUNED_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q tests/test_bad_input.py tests/tables/test_bad_files.py tests/tables/test_user_records.py
 	$(BIN)/python fuzz/run.py all --seconds $(SECONDS) --count $(FUZZ)
 
 MINUTES ?= 60

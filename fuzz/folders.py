@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,33 +24,29 @@ NEAR = ["{}.partial", "{}.old", "{}.tmp", "{}" + LOCK, PRIVATE, "{}.partial.lock
 OURS = ["result.json", "report.html", "cleaned.csv", "suspects.csv", "model.skops", "written.json"]
 
 
+def _folder(place: Path, treasure: Path, rng: np.random.Generator) -> None:
+    place.mkdir()
+    (place / str(rng.choice(["thesis.txt", *OURS]))).write_text("mine")
+
+
+KINDS: dict[str, Callable[[Path, Path, np.random.Generator], object]] = {
+    "file": lambda place, treasure, rng: place.write_text(
+        str(rng.choice(["mine", PRIVATE, "{}", '{"written": ["a"]}']))
+    ),
+    "folder": _folder,
+    "empty folder": lambda place, treasure, rng: place.mkdir(),
+    "link to a file": lambda place, treasure, rng: place.symlink_to(treasure / "gold.txt"),
+    "link to a folder": lambda place, treasure, rng: place.symlink_to(treasure),
+    "link to nothing": lambda place, treasure, rng: place.symlink_to(place.parent / "nothing"),
+    "link to itself": lambda place, treasure, rng: place.symlink_to(place.name),
+    "fifo": lambda place, treasure, rng: os.mkfifo(place),
+    "hard link": lambda place, treasure, rng: os.link(treasure / "gold.txt", place),
+}
+
+
 def made(place: Path, kind: str, rng: np.random.Generator, treasure: Path) -> None:
     """Put something of the user's in a place."""
-    if kind == "file":
-        place.write_text(str(rng.choice(["mine", "", PRIVATE, "{}", '{"written": ["a"]}'])))
-    elif kind == "folder":
-        place.mkdir()
-        (place / str(rng.choice(["thesis.txt", *OURS]))).write_text("mine")
-    elif kind == "empty folder":
-        place.mkdir()
-    elif kind == "link to a file":
-        place.symlink_to(treasure / "gold.txt")
-    elif kind == "link to a folder":
-        place.symlink_to(treasure)
-    elif kind == "link to nothing":
-        place.symlink_to(place.parent / "nothing")
-    elif kind == "link to itself":
-        place.symlink_to(place.name)
-    elif kind == "fifo":
-        os.mkfifo(place)
-    elif kind == "hard link":
-        os.link(treasure / "gold.txt", place)
-
-
-KINDS = [
-    "file", "folder", "empty folder", "link to a file", "link to a folder", "link to nothing",
-    "link to itself", "fifo", "hard link",
-]  # fmt: skip
+    KINDS[kind](place, treasure, rng)
 
 
 def check(seed: int) -> None:
@@ -67,7 +64,7 @@ def _surround(folder: Path, target: str, rng: np.random.Generator) -> str:
     told = []
     for near in NEAR:
         if rng.random() < 0.25:
-            kind = str(rng.choice(KINDS))
+            kind = str(rng.choice(list(KINDS)))
             made(folder / near.format(target), kind, rng, folder / "treasure")
             told.append(f"{near.format(target)} is a {kind}")
     return ", ".join(told)
@@ -96,11 +93,11 @@ def _command(folder: Path, rng: np.random.Generator) -> None:
         tables.command(["clean", *arguments[1:4], "--out", "out"], folder, True)
     replaced = set(out.rglob("*"))
     if not is_ours:
-        kind = str(rng.choice(KINDS))
+        kind = str(rng.choice(list(KINDS)))
         made(out, kind, rng, folder / "treasure")
         told.append(f"out is a {kind}")
     elif rng.random() < 0.7:
-        kind, inside = str(rng.choice(KINDS)), str(rng.choice([*OURS, "notes.txt"]))
+        kind, inside = str(rng.choice(list(KINDS))), str(rng.choice([*OURS, "notes.txt"]))
         where = out / inside
         if os.path.lexists(where):
             where.unlink() if rng.random() < 0.8 else None
@@ -112,7 +109,7 @@ def _command(folder: Path, rng: np.random.Generator) -> None:
     if command == "report":
         arguments = ["report", "out", *(["--out", "page"] if rng.random() < 0.5 else [])]
         if rng.random() < 0.5:
-            made(folder / "page", str(rng.choice(KINDS)), rng, folder / "treasure")
+            made(folder / "page", str(rng.choice(list(KINDS))), rng, folder / "treasure")
     elif rng.random() < 0.7:
         arguments.append("--overwrite")
     # What our own first run wrote may go; all else is the user's.
@@ -121,8 +118,6 @@ def _command(folder: Path, rng: np.random.Generator) -> None:
     if is_ours or (out.is_dir() and not any(out.iterdir())):
         before.pop(Path("out"), None)
     words = f"{' '.join(arguments)}: {'; '.join(told)}"
-    if os.environ.get("FUZZ_TOLD"):
-        print(words, flush=True)
     try:
         code, err = tables.command(arguments, folder, True)
     except Exception as error:
@@ -143,8 +138,6 @@ def _checkpoint(folder: Path, rng: np.random.Generator) -> None:
     if kind != "free":
         made(path, kind, rng, folder / "treasure")
     told = f"run is {kind}; {_surround(folder, 'run', rng)}"
-    if os.environ.get("FUZZ_TOLD"):
-        print(told, flush=True)
     before = tables.contents(folder)
     x, y = torch.zeros(2), torch.zeros(2)
     try:

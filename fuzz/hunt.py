@@ -94,13 +94,11 @@ def main(check: Callable[[int], None], slowest: float) -> None:
     for seed in range(asked.start, asked.start + asked.count):
         if time.monotonic() - begun > asked.seconds:
             break
-        _bar(seed - asked.start, asked.count, seed)
         complaint = _complaint(check, seed, slowest)
         made += 1
         if complaint:
             found += 1
             print(f"{complaint}   [python {script} --seed {seed}]", flush=True)
-    _bar(asked.count, asked.count, None)
     for sentence, count in REFUSALS.most_common(12):
         print(f"   refused {count} times: {sentence}")
     print(f"{Path(script).stem}: {made} seeds from {asked.start}, {found} findings", flush=True)
@@ -121,11 +119,3 @@ def _complaint(check: Callable[[int], None], seed: int, slowest: float) -> str:
         place = f"{Path(where.filename).name}:{where.lineno}"
         return f"{type(error).__name__} at {place}: {first_line(str(error))}"
     return ""
-
-
-def _bar(done: int, of: int, seed: int | None) -> None:
-    if not sys.stderr.isatty():
-        return
-    filled = round(30 * done / max(1, of))
-    end = "\n" if seed is None else f" seed {seed} "
-    print(f"\r{'#' * filled}{'.' * (30 - filled)} {done}/{of}{end}", end="", file=sys.stderr)

@@ -1,8 +1,8 @@
 """Odd tables through the commands, in this process: `python fuzz/tables.py`.
 
-Exit code 0, or 2 with one sentence; every cell that was not corrected comes back as it was given;
-cleaned and suspects hold all rows; and nothing else in the folder is touched. Three of four runs
-have estimators that fit in no time (tests/standins.py).
+Exit code 0, or 2 with one sentence; every cell that was not corrected comes back as it was given,
+and what --decisions corrected as decided; cleaned and suspects hold all rows; and nothing else in
+the folder is touched. Three of four runs have estimators that fit in no time (tests/standins.py).
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import hunt
-from hunt import expect
+from hunt import FoundError, expect, first_line
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 import standins
 from untuned import cli
+from untuned.tables import decisions, files, labels
 
 SLOWEST = 120
 OUT = "out"
@@ -69,18 +71,30 @@ LABELS = [
 NAMES = ["a", "b", "", " ", "a", "row", "_row", "x,y", "n\nm", "<i>", "é", "Unnamed: 0", "1", "NA"]
 
 
-class File(NamedTuple):
-    """A text file, and what its cells are."""
+class Given(NamedTuple):
+    """A table as it was given. Text has a separator, and Parquet none."""
 
     content: bytes
-    names: list[str]
-    rows: list[list[str]]  # the cells of each record below the header
-    separator: str
-    encoding: str
+    separator: str = ""
+    encoding: str = "utf-8"
+
+    def cells(self, content: bytes) -> tuple[list[str], list[list[Any]]]:
+        """The names (of Parquet with their types) and the rows of a file of this kind."""
+        if not self.separator:
+            table = pq.read_table(io.BytesIO(content))
+            return [f"{each.name}: {each.type}" for each in table.schema], [
+                list(row.values()) for row in table.to_pylist()
+            ]
+        text = io.StringIO(content.decode(self.encoding), newline="")
+        names, *rows = [row for row in csv.reader(text, delimiter=self.separator) if row]
+        return names, [row + [""] * (len(names) - len(row)) for row in rows]
+
+    def told(self) -> str:
+        return f"{self.encoding} {self.separator!r} {self.cells(self.content)[0]}"[:250]
 
 
-def text_file(rng: np.random.Generator) -> tuple[File, str]:
-    """An odd CSV file, and the name of its label."""
+def text_file(rng: np.random.Generator) -> Given:
+    """An odd CSV file."""
     rows = int(rng.integers(30, 80))
     kinds = list(rng.choice(list(COLUMNS), int(rng.integers(1, 7)), replace=False))
     kinds += ["number"] * (rng.random() < 0.7)
@@ -119,12 +133,10 @@ def text_file(rng: np.random.Generator) -> tuple[File, str]:
         text = text.removesuffix(end)
     elif rng.random() < 0.1:
         text += end
-    content = text.encode(encoding, errors="replace")
-    cells = list(csv.reader(io.StringIO(content.decode(encoding), newline=""), delimiter=separator))
-    return File(content, cells[0], [row for row in cells[1:] if row], separator, encoding), "label"
+    return Given(text.encode(encoding, errors="replace"), separator, encoding)
 
 
-def parquet_table(rng: np.random.Generator) -> pa.Table:
+def parquet_file(rng: np.random.Generator) -> Given:
     """An odd Arrow table with its own types and metadata."""
     rows = int(rng.integers(30, 80))
     hole = lambda values: [None if rng.random() < 0.1 else value for value in values]
@@ -153,7 +165,11 @@ def parquet_table(rng: np.random.Generator) -> pa.Table:
     chosen = list(rng.choice(list(columns), int(rng.integers(1, 6)), replace=False))
     table = pa.table({name: columns[name] for name in [*chosen, "float"]})
     table = table.append_column("label", labels[rng.integers(len(labels))])
-    return table.replace_schema_metadata({"made": "by hand"}) if rng.random() < 0.5 else table
+    if rng.random() < 0.5:
+        table = table.replace_schema_metadata({"made": "by hand"})
+    written = io.BytesIO()
+    pq.write_table(table, written)
+    return Given(written.getvalue())
 
 
 def command(arguments: list[str], folder: Path, is_quick: bool) -> tuple[int, str]:
@@ -171,55 +187,82 @@ def command(arguments: list[str], folder: Path, is_quick: bool) -> tuple[int, st
             return int(ended.code or 0), err.getvalue()
         finally:
             sys.argv = argv
-    raise hunt.FoundError("the command did not exit")
+    raise FoundError("the command did not exit")
 
 
 def check(seed: int) -> None:
     rng = np.random.default_rng([seed, 2])
     name = str(rng.choice(["clean", "clean", "regularize", "coreset"]))
-    is_parquet = rng.random() < 0.25
+    given = parquet_file(rng) if rng.random() < 0.25 else text_file(rng)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        train = folder / ("table.parquet" if is_parquet else "table.csv")
-        given: Any
-        if is_parquet:
-            given = parquet_table(rng)
-            pq.write_table(given, train)
-            given = pq.read_table(train)  # Parquet does not know all of Arrow
-        else:
-            given, _ = text_file(rng)
-            train.write_bytes(given.content)
-        before = contents(folder)
+        train = folder / ("table.csv" if given.separator else "table.parquet")
+        train.write_bytes(given.content)
         arguments = [name, train.name, "--label", "label", "--out", OUT, "--max-seconds", "5"]
         arguments += ["--size", str(rng.integers(2, 20))] if name == "coreset" else []
         if name == "clean" and rng.random() < 0.15:
             arguments += ["--trusted", train.name]
         is_quick = rng.random() < 0.75
-        told = f"| {' '.join(arguments)} {_told(given)}"
         try:
-            code, err = command(arguments, folder, is_quick)
-            expect(
-                {path: each for path, each in contents(folder).items() if path.parts[0] != OUT}
-                == before, "something beside --out has changed",
-            )  # fmt: skip
-            _check_end(code, err, folder)
-            if code == 0:
-                both = check_parquet if is_parquet else check_text
-                both(given, name, folder / OUT)
-        except hunt.FoundError as error:
-            raise hunt.FoundError(f"{error} {told}") from error
+            if _made(given, arguments, folder, is_quick, {}) == 0 and name == "clean":
+                arguments += ["--decisions", "decisions.csv", "--overwrite"]
+                decided = decide(given, train, rng)
+                _made(given, arguments, folder, is_quick, decided)
         except Exception as error:
-            try:
-                hunt.refusal(error)  # no error of any kind may leave main()
-            except hunt.FoundError as raw:
-                raise hunt.FoundError(f"{raw} {told}") from error
-            raise hunt.FoundError(f"left main(): {error} {told}") from error
+            words = f"{error} | {' '.join(arguments)} {given.told()}"
+            if not isinstance(error, FoundError):
+                words = f"left main(): {type(error).__name__} {words}"
+            raise FoundError(words) from error
 
 
-def _told(given: Any) -> str:
-    if isinstance(given, pa.Table):
-        return ", ".join(f"{field.name}: {field.type}" for field in given.schema)
-    return f"{given.encoding} {given.separator!r} {given.names}"[:150]
+def decide(given: Given, train: Path, rng: np.random.Generator) -> dict[int, set]:
+    """Write decisions on some rows; the cells that each of these labels may have after that."""
+    frame = files.read(train).frame
+    found = labels.read(files.read(train), "label", "classes")
+    places = rng.choice(len(found.rows), int(rng.integers(1, 7)), replace=False)
+    rows, values = found.rows[places], rng.choice(found.values, len(places))
+    kinds = rng.choice(decisions.KINDS, len(places))
+    pd.DataFrame(
+        {
+            "row": rows, "digest": decisions.digests(frame.iloc[rows]),
+            "given": found.values[places], "decision": kinds,
+            "label": [str(each) for each in values],
+        }
+    ).to_csv(train.parent / "decisions.csv", index=False)  # fmt: skip
+    names, cells = given.cells(given.content)
+    column = _label(names)
+    may_be: dict[int, set] = {}
+    for row, place, kind, value in zip(rows.tolist(), places, kinds, values, strict=True):
+        is_other = kind == "change" and value != found.values[place]
+        alike = found.rows[found.values == value] if is_other else [row]
+        may_be[row] = {cells[each][column] for each in alike}
+    return may_be
+
+
+def _label(names: list[str]) -> int:
+    return next(k for k, each in enumerate(names) if each.split(":")[0] == "label")
+
+
+def _made(
+    given: Given, arguments: list[str], folder: Path, is_quick: bool, decided: dict[int, set]
+) -> int:
+    """The exit code of a command whose end, files and cells are right."""
+    out = folder / OUT
+    beside = lambda: {path: what for path, what in contents(folder).items() if path.parts[0] != OUT}
+    before, was_there = beside(), out.exists()
+    code, err = command(arguments, folder, is_quick)
+    expect(beside() == before, "something beside --out has changed")
+    expect(code in (0, 2), f"exit code {code}")
+    if code == 0:
+        expect((out / "report.html").is_file(), "no report")
+        expect("Traceback" not in err, "a traceback on standard error")
+        compare(given, arguments[0], out, decided)
+    else:
+        expect(out.exists() == was_there, "a refused command left --out")
+        one = err.startswith("untuned: ") and err.count("\n") == 1 and len(err) < 700
+        expect(one and err.rstrip().endswith("."), f"not one sentence: {first_line(err)}")
+        hunt.REFUSALS[re.sub(r"[\d,]+", "#", err)[:90].strip()] += 1
+    return code
 
 
 def contents(folder: Path) -> dict[Path, Any]:
@@ -233,36 +276,21 @@ def contents(folder: Path) -> dict[Path, Any]:
     return found
 
 
-def _check_end(code: int, err: str, folder: Path) -> None:
-    expect(code in (0, 2), f"exit code {code}")
-    if code == 0:
-        expect((folder / OUT / "report.html").is_file(), "no report")
-        expect("Traceback" not in err, "a traceback on standard error")
-        return
-    expect(not (folder / OUT).exists(), "a refused command left --out")
-    one = err.startswith("untuned: ") and err.count("\n") == 1 and len(err) < 700
-    expect(one and err.rstrip().endswith("."), f"not one sentence: {hunt.first_line(err)}")
-    hunt.REFUSALS[re.sub(r"[\d,]+", "#", err)[:90].strip()] += 1
+def compare(given: Given, name: str, out: Path, decided: dict[int, set] | None = None) -> None:
+    """The files that were written against the user's own: names, cells, rows, lines, metadata."""
+    names, rows = given.cells(given.content)
+    decided = decided or {}
 
-
-def check_text(given: File, name: str, out: Path) -> None:
-    """Cells of the files that were written, as texts, against the user's own."""
-    width = len(given.names)
-    rows = [row + [""] * (width - len(row)) for row in given.rows]
-
-    def read(stem: str) -> tuple[list[str], list[list[str]]]:
-        content = (out / f"{stem}.csv").read_bytes().decode(given.encoding)
-        found = list(csv.reader(io.StringIO(content, newline=""), delimiter=given.separator))
-        expect(bool(found), f"{stem} is empty")
-        wide = len(found[0])
-        return found[0], [row + [""] * (wide - len(row)) for row in found[1:] if row]
+    def content(stem: str) -> bytes:
+        return (out / f"{stem}.{'csv' if given.separator else 'parquet'}").read_bytes()
 
     def numbers(stem: str) -> list[int]:
-        header, found = read(stem)
-        expect(header[len(header) - width :] == given.names, f"{stem}: names {header}")
-        at = next(k for k, each in enumerate(header) if each.strip("_") == "row")
+        header, found = given.cells(content(stem))
+        first = len(header) - len(names)
+        expect(header[first:] == names, f"{stem}: names {header}")
+        at = next(k for k, each in enumerate(header) if each.split(":")[0].strip("_") == "row")
         for row in found:
-            _same(rows[int(row[at])], row[len(header) - width :], given.names, stem)
+            _same(rows[int(row[at])], row[first:], names, stem)
         return [int(row[at]) for row in found]
 
     if name == "coreset":
@@ -270,55 +298,35 @@ def check_text(given: File, name: str, out: Path) -> None:
     if name != "clean":
         return
     suspects = set(numbers("suspects"))
-    header, cleaned = read("cleaned")
-    expect(header == given.names, f"cleaned: names {header}")
-    rest = [row for place, row in enumerate(rows) if place not in suspects]
+    expect(not suspects & decided.keys(), "a row that was decided on is a suspect")
+    header, cleaned = given.cells(content("cleaned"))
+    expect(header == names, f"cleaned: names {header}")
+    rest = [place for place in range(len(rows)) if place not in suspects]
     expect(len(cleaned) == len(rest), f"cleaned has {len(cleaned)} rows of {len(rest)}")
-    for ours, theirs in zip(cleaned, rest, strict=True):
-        _same(theirs, ours, given.names, "cleaned")
-    raw = set(given.content.splitlines())
-    lines = (out / "cleaned.csv").read_bytes().splitlines()
-    strange = [line for line in lines if line not in raw]
-    expect(not strange, f"cleaned has another line: {strange[:1]}")
+    for row, ours in zip(rest, cleaned, strict=True):
+        theirs = list(rows[row])
+        if row in decided:
+            column = _label(names)
+            expect(ours[column] in decided[row], f"row {row}: decided {decided[row]}, is {ours}")
+            theirs[column] = ours[column]
+        _same(theirs, ours, names, "cleaned")
+    if given.separator:
+        before, after = (set(each.splitlines(True)) for each in (given.content, content("cleaned")))
+        strange = after - before if not decided else ()
+        expect(not strange, f"cleaned has another line: {list(strange)[:1]}")
+    else:
+        before, after = (
+            pq.read_schema(io.BytesIO(each)).metadata or {}
+            for each in (given.content, content("cleaned"))
+        )
+        expect(before.items() <= after.items(), "cleaned: metadata lost")
 
 
-def _same(theirs: list[str], ours: list[str], names: list[str], stem: str) -> None:
+def _same(theirs: list, ours: list, names: list[str], stem: str) -> None:
     for before, after, name in zip(theirs, ours, names, strict=False):
-        expect(before == after, f"{stem}: {name!r} was {before[:40]!r}, is {after[:40]!r}")
+        words = f"{stem}: {name!r} was {str(before)[:40]!r}, is {str(after)[:40]!r}"
+        expect(before == after, words)
     expect(len(ours) == len(theirs), f"{stem}: {len(ours)} cells of {len(theirs)}")
-
-
-def check_parquet(given: pa.Table, name: str, out: Path) -> None:
-    """Arrow types, metadata and values of the files that were written."""
-
-    def read(stem: str) -> pa.Table:
-        found = pq.read_table(out / f"{stem}.parquet")
-        for field in given.schema:
-            type_ = found.schema.field(field.name).type
-            expect(type_ == field.type, f"{stem}: {field.name} was {field.type}, is {type_}")
-        return found
-
-    def numbers(stem: str) -> list[int]:
-        found = read(stem)
-        at = next(each for each in found.column_names if each.strip("_") == "row")
-        rows = found[at].to_pylist()
-        taken = given.take(pa.array(rows, pa.int64())).to_pylist()
-        expect(found.select(given.column_names).to_pylist() == taken, f"{stem}: other values")
-        return rows
-
-    if name == "coreset":
-        numbers("kept")
-    if name != "clean":
-        return
-    suspects = set(numbers("suspects"))
-    rest = [k for k in range(given.num_rows) if k not in suspects]
-    cleaned = read("cleaned")
-    expect(cleaned.num_rows == len(rest), f"cleaned has {cleaned.num_rows} rows of {len(rest)}")
-    same = cleaned.to_pylist() == given.take(pa.array(rest, pa.int64())).to_pylist()
-    expect(same, "cleaned: other values")
-    metadata = {} if given.schema.metadata is None else given.schema.metadata
-    theirs = cleaned.schema.metadata or {}
-    expect(metadata.items() <= theirs.items(), "cleaned: metadata lost")
 
 
 if __name__ == "__main__":

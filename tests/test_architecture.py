@@ -1,6 +1,7 @@
 """Rules of the code that a machine can keep."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -62,3 +63,11 @@ def test_both_libraries_offer_the_same_names():
     for library in ("jax", "torch"):
         missing = {name for name in promised if not hasattr(get(library), name)}
         assert not missing, library
+
+
+def test_no_two_test_files_have_one_name():
+    """pytest imports files outside packages by their names alone, and refuses the second."""
+    files = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("paper/tests/**/*.py")]
+    files = [path for path in files if not (path.parent / "__init__.py").exists()]
+    names = Counter(path.name for path in files)
+    assert not [path for path in files if names[path.name] > 1]

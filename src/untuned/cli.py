@@ -8,7 +8,7 @@ import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -25,12 +25,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Train = Annotated[Path, typer.Argument(help="Your table, CSV or Parquet.", metavar="TRAIN")]
-Label = Annotated[str, typer.Option(help="The column that holds the label.")]
+Features = Annotated[Path | None, typer.Option(help="Features of the rows of TRAIN: .npy, .npz.")]
 Out = Annotated[Path, typer.Option(help="Folder for the output.")]
 Method = Annotated[str, typer.Option(help="Optimization method; see `untuned methods`.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**32 - 1)]
-MaxSeconds = Annotated[float | None, typer.Option(help="Seconds the optimization may take.")]
+MaxSeconds = Annotated[float | None, typer.Option(help="Seconds the command may take.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing folder.")]
 
 
@@ -84,24 +83,16 @@ def clean(
     trusted: Annotated[
         Path | None, typer.Option(help="A table with the same columns whose labels are right.")
     ] = None,
-    features: Annotated[
-        Path | None,
-        typer.Option(help="Embeddings, a row for each row of TRAIN: .npy, .npz, SciPy sparse."),
-    ] = None,
+    features: Features = None,
     probabilities: Annotated[
         Path | None,
-        typer.Option(
-            help="Probabilities of your model for rows it has not seen, one column per class."
-        ),
+        typer.Option(help="Your model's probabilities for rows it has not seen, one per class."),
     ] = None,
     decisions: Annotated[
         Path | None, typer.Option(help="The decisions.csv that the report page gave.")
     ] = None,
     disputed: Annotated[
-        bool,
-        typer.Option(
-            "--disputed", help="Show every label the judges would not give, suspect or not."
-        ),
+        bool, typer.Option("--disputed", help="Show every label that the models would not give.")
     ] = False,
     task: Annotated[
         Literal["classes", "numbers"], typer.Option(help="What the label holds.")
@@ -163,10 +154,7 @@ def regularize(
         Path | None,
         typer.Option(help="A table of two columns, column and group: one strength per group."),
     ] = None,
-    features: Annotated[
-        Path | None,
-        typer.Option(help="Features, a row for each row of TRAIN: .npy, .npz, SciPy sparse."),
-    ] = None,
+    features: Features = None,
     task: Annotated[
         Literal["auto", "classes", "numbers"],
         typer.Option(help="What the label holds; auto looks at its values."),
@@ -200,8 +188,8 @@ def regularize(
 
 @app.command()
 def coreset(
-    train: Train,
-    label: Label,
+    train: Annotated[Path, typer.Argument(help="Your table, CSV or Parquet.", metavar="TRAIN")],
+    label: Annotated[str, typer.Option(help="The column that holds the label.")],
     size: Annotated[int, typer.Option(help="How many rows to keep.", min=1)],
     out: Out = Path("untuned-coreset"),
     method: Method = "auto",
@@ -223,9 +211,7 @@ def coreset(
 @app.command()
 def report(
     folder_of_run: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="DIR")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the page; the run's own by default.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the page, else DIR.")] = None,
 ) -> None:
     """Write the HTML page of a run again, from the files in its folder.
 
@@ -279,11 +265,9 @@ def reproduce(
             "it with pip install 'untuned[paper]'."
         )
     recipes = importlib.import_module("untuned_paper.reproduce")
-    summary = recipes.run(
-        name, out, quick, seed, max_seconds, method=method, problem=problem, full=full or None,
-        tasks=tasks, seeds=seeds, preset=preset,
-    )  # fmt: skip
-    typer.echo(summary)
+    told: dict[str, Any] = {"method": method, "problem": problem, "full": full or None}
+    told |= {"tasks": tasks, "seeds": seeds, "preset": preset}
+    typer.echo(recipes.run(name, out, quick, seed, max_seconds, **told))
 
 
 def main() -> None:
@@ -297,22 +281,18 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # may know fewer letters than a table has
             stream.reconfigure(errors="backslashreplace")
+    code, sentence = 2, ""
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False) or 0
     except typer.TyperException as error:  # options that are missing, unknown or malformed
-        words = error.format_message()  # empty where only the help was shown
-        sys.exit(_refuse(words) if words else 2)
-    except (ValueError, OSError, MemoryError) as error:
-        sys.exit(_refuse(wording.sentence(error)))
-    except ModuleNotFoundError as error:
-        if error.name != "torch":  # all others come with the package
+        sentence = error.format_message()  # empty where only the help was shown
+    except (ValueError, OSError, MemoryError, ModuleNotFoundError) as error:
+        # All other modules come with the package.
+        if isinstance(error, ModuleNotFoundError) and error.name != "torch":
             raise
-        sys.exit(_refuse(wording.sentence(error)))
+        sentence = wording.sentence(error)
     if code == STOPPED:
-        typer.echo("untuned: stopped by Ctrl-C; nothing half-written was left.", err=True)
-    sys.exit(code or 0)
-
-
-def _refuse(sentence: str) -> int:
-    typer.echo(f"untuned: {sentence}", err=True)
-    return 2
+        sentence = "stopped by Ctrl-C; nothing half-written was left."
+    if sentence:
+        typer.echo(f"untuned: {sentence}", err=True)
+    sys.exit(code)

@@ -42,6 +42,13 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
+def done(untuned, *arguments, out="out"):
+    """What `untuned clean` prints where it ends well and says nothing on standard error."""
+    code, out, err = untuned("clean", *arguments, "--out", out)
+    assert (code, err) == (0, "")
+    return out
+
+
 def result():
     return json.loads(Path("out/result.json").read_text(encoding="utf-8"))
 
@@ -49,8 +56,7 @@ def result():
 @pytest.mark.long
 def test_a_table_of_texts_only(untuned, flowers, tmp_path):
     flowers[["note", "kind"]].to_csv(tmp_path / "notes.csv", index=False)
-    code, out, err = untuned("clean", "notes.csv", "--label", "kind", "--out", "out")
-    assert (code, err) == (0, "")
+    out = done(untuned, "notes.csv", "--label", "kind")
     assert "1 column of text ('note'): read as frequencies of words" in out
     raw = pd.read_csv("notes.csv")
     model = skops.load("out/model.skops", trusted=saved_model.TRUSTED)
@@ -94,10 +100,7 @@ def test_features_come_row_by_row(untuned, flowers, form):
         np.savez(form, embeddings=X)
     else:
         np.save(form, X.astype(np.float16))
-    code, out, err = untuned(
-        "clean", "flowers.parquet", "--label", "kind", "--features", form, "--out", "out"
-    )
-    assert (code, err) == (0, "")
+    out = done(untuned, "flowers.parquet", "--label", "kind", "--features", form)
     assert f"7 features of each row come from {form}." in out
     assert result()["input"]["rows_used"] == ROWS - 1
     model = skops.load("out/model.skops", trusted=saved_model.TRUSTED)
@@ -126,10 +129,7 @@ def test_probabilities_are_handed_over_in_the_order_of_classes(untuned, flowers,
         frame[["virginica", "setosa", "versicolor"]].to_csv(form, index=False)
     else:
         frame[["versicolor", "setosa", "virginica"]].to_parquet(form)
-    code, _, err = untuned(
-        "clean", "flowers.csv", "--label", "kind", "--probabilities", form, "--out", "out"
-    )
-    assert (code, err) == (0, "")
+    done(untuned, "flowers.csv", "--label", "kind", "--probabilities", form)
     np.testing.assert_allclose(handed["P"], np.delete(P, 10, axis=0), atol=1e-12)
 
 
@@ -140,10 +140,7 @@ def test_numbers(untuned, tmp_path):
     frame["price"] = 5 * frame["a"] + 0.1 * rng.standard_normal(120)
     frame.loc[17, "price"] = 60.0
     frame.to_csv(tmp_path / "prices.csv", index=False)
-    code, _, err = untuned(
-        "clean", "prices.csv", "--label", "price", "--task", "numbers", "--out", "out"
-    )
-    assert (code, err) == (0, "")
+    done(untuned, "prices.csv", "--label", "price", "--task", "numbers")
     suspects = pd.read_csv("out/suspects.csv")
     assert suspects["_row"].iloc[0] == 17
     assert suspects["_suggested_label"].iloc[0] == pytest.approx(5 * frame["a"][17], abs=3)
@@ -156,8 +153,7 @@ def test_numbers(untuned, tmp_path):
 @pytest.mark.long
 def test_images_in_folders(untuned, photos):
     (photos / "cats" / "0.png").write_bytes(b"\x89PNG broken")
-    code, out, err = untuned("clean", "photos", "--out", "out")
-    assert (code, err) == (0, "")
+    out = done(untuned, "photos")
     assert "1 image that cannot be read is left out: cats/0.png" in out
     assert "of 23 labels look wrong" in out
     suspects = pd.read_csv("out/suspects.csv")
@@ -176,8 +172,7 @@ def test_names_of_classes_stay_as_folders_are_called(untuned, photos):
     """In a CSV file 001 would be the number 1, and None would be missing."""
     (photos / "cats").rename(photos / "001")
     (photos / "dogs").rename(photos / "None")
-    code, _, err = untuned("clean", "photos", "--out", "out")
-    assert (code, err) == (0, "")
+    out = done(untuned, "photos")
     page = Path("out/report.html").read_text(encoding="utf-8")
     data = json.loads(page.partition('id="suspects">')[2].partition("</script>")[0])
     assert data["classes"] == ["001", "None"]
@@ -185,8 +180,7 @@ def test_names_of_classes_stay_as_folders_are_called(untuned, photos):
     assert '<th scope="row">001</th>' in page
     told = pd.DataFrame({name: data[name] for name in ("row", "digest", "given")})
     told.assign(decision="change", label=data["suggested"]).to_csv("told.csv", index=False)
-    code, out, err = untuned("clean", "photos", "--decisions", "told.csv", "--out", "again")
-    assert (code, err) == (0, "")
+    out = done(untuned, "photos", "--decisions", "told.csv", out="again")
     assert f"{len(told)} corrected" in out
 
 
@@ -212,12 +206,8 @@ def test_decided_rows_are_corrected_and_not_asked_again(untuned, flowers, kind):
         ["setosa", "virginica", "", "setosa"],
     )  # fmt: skip
     told.to_csv("decisions.csv", index=False)
-    code, out, err = untuned(
-        "clean", f"flowers.{kind}", "--label", "kind", "--decisions", "decisions.csv",
-        "--out", "out",
-    )  # fmt: skip
-    assert (code, err) == (0, "")
-    assert "Decided before: 1 confirmed, 2 corrected, 1 unclear." in out
+    out = done(untuned, f"flowers.{kind}", "--label", "kind", "--decisions", "decisions.csv")
+    assert "Before, 1 labels were confirmed, 2 corrected and 1 found unclear." in out
     assert "judged against 3 trusted rows" in out
     read = pd.read_csv if kind == "csv" else pd.read_parquet
     suspects, cleaned = read(f"out/suspects.{kind}"), read(f"out/cleaned.{kind}")
@@ -262,10 +252,7 @@ def test_one_decision_is_enough(untuned, flowers):
     decided(pd.read_csv("flowers.csv"), [7], ["change"], ["setosa"]).to_csv(
         "decisions.csv", index=False
     )
-    code, _, err = untuned(
-        "clean", "flowers.csv", "--label", "kind", "--decisions", "decisions.csv", "--out", "out"
-    )
-    assert (code, err) == (0, "")
+    done(untuned, "flowers.csv", "--label", "kind", "--decisions", "decisions.csv")
     assert pd.read_csv("out/rows.csv").set_index("row").loc[7, "quality"] == 1
 
 

@@ -7,6 +7,7 @@ import resource
 import shutil
 import sys
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from skops import io as skops
 
 from untuned.commands import saved_model
 from untuned.util import lock
+
+TABLE = ("train.csv", "--label", "diagnosis", "--out", "out")
 
 
 @pytest.fixture
@@ -86,7 +89,7 @@ def test_clean_writes_what_it_says(untuned, table, kind):
 
 
 def test_saved_model_predicts_on_the_raw_table_and_holds_no_code(untuned, table):
-    untuned("clean", "train.csv", "--label", "diagnosis", "--out", "out")
+    untuned("clean", *TABLE)
     path = Path("out", saved_model.FILE)
     assert set(skops.get_untrusted_types(file=path)) <= set(saved_model.TRUSTED)
     model = skops.load(path, trusted=saved_model.TRUSTED)
@@ -118,7 +121,7 @@ def test_plain_model_has_the_probabilities_of_its_coefficients(classes):
 
 
 def test_regularize_orders_strengths_by_column(untuned, table):
-    code, out, _ = untuned("regularize", "train.csv", "--label", "diagnosis", "--out", "out")
+    code, out, _ = untuned("regularize", *TABLE)
     assert code == 0
     strengths = pd.read_csv("out/strengths.csv")
     used = [*table.columns[:6], "site"]  # one strength for both columns of 0 and 1
@@ -136,9 +139,7 @@ NAMES = {"class": ["benign", "malignant"], "all": ["all"]}
 
 @pytest.mark.parametrize("penalty", NAMES)
 def test_other_penalties(untuned, table, penalty):
-    code, _, _ = untuned(
-        "regularize", "train.csv", "--label", "diagnosis", "--penalty", penalty, "--out", "out"
-    )
+    code, _, _ = untuned("regularize", *TABLE, "--penalty", penalty)
     assert code == 0
     assert pd.read_csv("out/strengths.csv")[penalty].tolist() == NAMES[penalty]
 
@@ -155,9 +156,7 @@ def test_regularize_of_numbers(untuned, tmp_path):
 
 
 def test_coreset_keeps_rows_with_weights(untuned, table):
-    code, out, _ = untuned(
-        "coreset", "train.csv", "--label", "diagnosis", "--size", 20, "--out", "out"
-    )
+    code, out, _ = untuned("coreset", *TABLE, "--size", 20)
     assert code == 0
     kept = pd.read_csv("out/kept.csv")
     assert len(kept) == 20
@@ -171,9 +170,7 @@ def test_coreset_keeps_rows_with_weights(untuned, table):
 
 
 def test_all_rows_may_be_kept(untuned, table):
-    code, _, err = untuned(
-        "coreset", "train.csv", "--label", "diagnosis", "--size", 148, "--out", "out"
-    )
+    code, _, err = untuned("coreset", *TABLE, "--size", 148)
     assert (code, err) == (0, "")
     assert result_of("out")["summary"]["accuracy_on_other_rows"] is None
 
@@ -181,9 +178,7 @@ def test_all_rows_may_be_kept(untuned, table):
 def test_trusted_rows_are_used(untuned, table, tmp_path):
     trusted = table.dropna(subset="diagnosis").iloc[:40].drop(columns="country")
     trusted[trusted.columns[::-1]].to_csv(tmp_path / "trusted.csv", index=False)  # any order
-    code, out, _ = untuned(
-        "clean", "train.csv", "--label", "diagnosis", "--trusted", "trusted.csv", "--out", "out"
-    )
+    code, out, _ = untuned("clean", *TABLE, "--trusted", "trusted.csv")
     assert code == 0
     assert "judged against 40 trusted rows" in out
     assert result_of("out")["settings"]["trusted"] == "trusted.csv"
@@ -194,9 +189,7 @@ def test_trusted_categories_may_be_missing_or_numbers(untuned, table, tmp_path, 
     """Of which no row was seen in training: scikit-learn's encoder fails on their type."""
     trusted = table.dropna(subset="diagnosis").iloc[:40].assign(site=site)
     trusted.to_csv(tmp_path / "trusted.csv", index=False)
-    code, out, err = untuned(
-        "clean", "train.csv", "--label", "diagnosis", "--trusted", "trusted.csv", "--out", "out"
-    )
+    code, out, err = untuned("clean", *TABLE, "--trusted", "trusted.csv")
     assert (code, err) == (0, "")
     assert "judged against 40 trusted rows" in out
 
@@ -215,16 +208,14 @@ def test_letters_that_the_terminal_does_not_know(untuned, table, tmp_path, monke
     table.rename(columns={"site": "Łódź"}).to_csv(tmp_path / "train.csv", index=False)
     shown = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     monkeypatch.setattr(sys, "stdout", shown)
-    code, _, err = untuned(
-        "coreset", "train.csv", "--label", "diagnosis", "--size", 20, "--out", "out"
-    )
+    code, _, err = untuned("coreset", *TABLE, "--size", 20)
     shown.flush()
     assert (code, err) == (0, "")
     assert r"('\u0141ód\u017a')".encode("latin-1") in shown.buffer.getvalue()
 
 
 def test_report_is_written_again_and_elsewhere(untuned, table):
-    untuned("clean", "train.csv", "--label", "diagnosis", "--out", "out")
+    untuned("clean", *TABLE)
     Path("out/report.html").unlink()
     code, out, _ = untuned("report", "out")
     assert (code, out) == (0, "Report: out/report.html\n")
@@ -238,7 +229,7 @@ def test_report_is_written_again_and_elsewhere(untuned, table):
 
 def test_our_columns_give_way_to_the_users(untuned, table):
     """The table of suspects can itself be cleaned."""
-    untuned("coreset", "train.csv", "--label", "diagnosis", "--size", 60, "--out", "out")
+    untuned("coreset", *TABLE, "--size", 60)
     code, _, err = untuned("clean", "out/kept.csv", "--label", "diagnosis", "--out", "again")
     assert (code, err) == (0, "")
     suspects = pd.read_csv("again/suspects.csv")
@@ -371,14 +362,21 @@ def test_overwriting_never_takes_the_table_along(untuned, table, tmp_path, comma
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["train.csv"]
 
 
-def test_full_disk_is_one_sentence_and_leaves_nothing(untuned, table, tmp_path):
-    """Files of at most 20 kB: the page, with its script inside, cannot be written whole."""
+@contextmanager
+def files_of_at_most(size):
+    """Files cannot be longer inside, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
-        code, _, err = untuned("clean", "train.csv", "--label", "diagnosis", "--out", "deep/out")
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_full_disk_is_one_sentence_and_leaves_nothing(untuned, table, tmp_path):
+    """Files of at most 20 kB: the page, with its script inside, cannot be written whole."""
+    with files_of_at_most(20_000):
+        code, _, err = untuned("clean", "train.csv", "--label", "diagnosis", "--out", "deep/out")
     assert code == 2
     assert "is full; nothing was written" in err
     assert err.count("\n") == 1
@@ -394,12 +392,8 @@ def test_disk_may_be_full_at_any_file(untuned, table, tmp_path, command, size):
     options += ["--size", 20] if command == "coreset" else []
     assert untuned(command, *options)[0] == 0
     before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
+    with files_of_at_most(size):
         code, _, err = untuned(command, *options)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert code == 2
     assert "is full; nothing was written" in err
     assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "train.parquet", "out"}
@@ -409,14 +403,10 @@ def test_disk_may_be_full_at_any_file(untuned, table, tmp_path, command, size):
 
 
 def test_a_page_that_does_not_fit_leaves_the_old_one(untuned, table, tmp_path):
-    untuned("regularize", "train.csv", "--label", "diagnosis", "--out", "out")
+    untuned("regularize", *TABLE)
     before = (tmp_path / "out" / "report.html").read_bytes()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
-    try:
+    with files_of_at_most(1_000_000):
         code, _, err = untuned("report", "out")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (code, err) == (2, "untuned: The disk is full; make room, or write to another disk.\n")
     assert (tmp_path / "out" / "report.html").read_bytes() == before
     assert not list((tmp_path / "out").glob("*untuned-*"))
@@ -424,7 +414,7 @@ def test_a_page_that_does_not_fit_leaves_the_old_one(untuned, table, tmp_path):
 
 def test_two_commands_with_one_folder(untuned, table, tmp_path):
     with lock.held(tmp_path / "out", "held here"):
-        code, _, err = untuned("clean", "train.csv", "--label", "diagnosis", "--out", "out")
+        code, _, err = untuned("clean", *TABLE)
     assert code == 2
     assert "Another command is writing to --out" in err
     assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "train.parquet"}

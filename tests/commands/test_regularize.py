@@ -1,6 +1,7 @@
 """`untuned regularize`: norms, groups, words, and matrices without a table."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -197,6 +198,7 @@ MATRICES = {
     "labels of objects": (("words.npz", "--label", "objects.npy"), "and no Python objects"),
     "objects inside": (("both.npz", "--label", "y"), "The array 'y' of both.npz could not be"),
     "damaged labels": (("words.npz", "--label", "cut.npy"), "cut.npy could not be read ("),
+    "an archive": (("words.npz", "--label", "zip.npy"), "zip.npy could not be read (the magic"),
     "two matrices": (
         ("words.npz", "--label", "topics.npy", "--features", "zero.npz"),
         "words.npz is a matrix and so is --features",
@@ -217,6 +219,7 @@ def test_bad_matrices_are_one_sentence(untuned, words, tmp_path, case):
     np.save(tmp_path / "few.npy", topics[:3])
     np.save(tmp_path / "objects.npy", topics.astype(object))
     np.savez(tmp_path / "both.npz", X=X.toarray(), y=topics.astype(object))
+    shutil.copy(tmp_path / "both.npz", tmp_path / "zip.npy")
     (tmp_path / "cut.npy").write_bytes((tmp_path / "topics.npy").read_bytes()[:-9])
     pd.DataFrame({"a": topics, "b": topics}).to_csv(tmp_path / "wide.csv", index=False)
     arguments, said = MATRICES[case]

@@ -22,7 +22,7 @@ from untuned.report import drawings, page, pictures, run_page
 from untuned.report.clean_page import share_of_wrong
 from untuned.report.grid import grid
 
-EVIL = "<script>alert(1)</script>"
+EVIL, BOLD = "<script>alert(1)</script>", "<b>ash</b>"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     digits = load_digits(as_frame=True).frame.iloc[:200].rename(columns={"target": "digit"})
     digits.to_csv(folder / "digits.csv", index=False)
-    wine = load_wine(as_frame=True).frame.rename(columns={"hue": EVIL})
+    wine = load_wine(as_frame=True).frame.rename(columns={"hue": EVIL, "ash": BOLD})
     wine["target"] = wine["target"].map({0: "<b>red</b>", 1: "a&b", 2: 'say "white"'})
     wine.to_parquet(folder / "wine.parquet")
     with pytest.MonkeyPatch.context() as patch:
@@ -67,7 +67,7 @@ def test_page_fetches_nothing_and_says_how_it_was_made(runs, command):
     assert "The last search took 11 steps in 0.5 s" in text
     assert "<pre><code>untuned" in text
     assert text.count("<svg viewBox") >= 3
-    charts = {"clean": 0, "regularize": 5, "coreset": 1}[command]
+    charts = {"clean": 0, "regularize": 5, "coreset": 0}[command]
     assert text.count('class="plotly-graph-div"') == charts
 
 
@@ -163,10 +163,9 @@ def test_charts_are_as_large_as_they_were_drawn(runs, browser):
 @pytest.mark.browser
 def test_charts_show_names_as_they_are(runs, browser):
     """plotly would take <b> in a name for one of its own marks."""
-    opened(browser, runs / "coreset" / "report.html")
-    shown = ["<b>red</b>", "a&b", 'say "white"']
+    opened(browser, runs / "regularize" / "report.html")
     # A chart is drawn anew when it is fitted.
-    assert eventually(lambda: each(browser, ".xtick text", "each.textContent") == shown)
+    assert eventually(lambda: BOLD in each(browser, ".ytick text", "each.textContent"))
 
 
 @pytest.mark.browser

@@ -1,5 +1,6 @@
 """Images in folders: which are read, which are named as damaged, and what features say."""
 
+import base64
 import io
 import os
 import shutil
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
-from untuned.tables import images, patches, thumbnails
+from untuned.tables import images, patches
 from untuned.util import memory
 
 
@@ -210,12 +211,12 @@ def test_folders_that_are_no_classes_of_images_are_refused(spoil, words, folder,
     assert "\n" not in str(caught.value)
 
 
-def test_thumbnails_are_small_and_inside_the_page(folder):
-    shown = thumbnails.of_rows(folder, ["across/00.jpg", "across/01.png"])["picture"]
+def test_thumbnails_are_small_and_inside_the_page(folder, tmp_path):
+    shown = images.thumbnails(folder, ["across/00.jpg", "across/01.png"])["picture"]
     assert shown[0].startswith("data:image/png;base64,")  # 64 pixels: exactly
     assert len(shown[0]) < 30_000
-    written = io.BytesIO()
-    Image.fromarray(picture("down", 1, (900, 700))).save(written, "JPEG")
-    kind, content = images.thumbnail(written.getvalue(), 160)
-    assert kind == "jpeg"
-    assert max(Image.open(io.BytesIO(content)).size) == 160
+    Image.fromarray(picture("down", 1, (900, 700))).save(tmp_path / "large.jpg")
+    large = images.thumbnails(tmp_path, ["large.jpg"])["picture"][0]
+    kind, _, content = large.partition(",")
+    assert kind == "data:image/jpeg;base64"
+    assert max(Image.open(io.BytesIO(base64.b64decode(content))).size) == images.SIDES[0][1]

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from untuned.commands import evidence, record, saved_model, sources, verdicts
-from untuned.commands.job import Job, Ready, say
+from untuned.commands.job import Job, Ready
 from untuned.commands.sources import Asked
 from untuned.commands.verdicts import Verdicts
-from untuned.report.clean_page import share_of_wrong
+from untuned.report.clean_page import lead
 from untuned.report.run_page import how_it_ended
-from untuned.tables import decisions, labels, patches, row_files, thumbnails
+from untuned.tables import decisions, images, labels, patches, row_files
 from untuned.tables.decisions import Decisions
 from untuned.tables.records import Selection
 from untuned.util import folder
@@ -34,8 +34,6 @@ def clean(job: Job, asked: Asked = PLAIN) -> str:
     """Find the labels that look wrong, write the folder, and give the summary."""
     job.check()
     asked.check(job.train)
-    if asked.task == "numbers" and job.max_seconds is not None:
-        say("models of numbers are fitted to their end, so --max-seconds may not be kept.")
     with folder.written_whole(job.out, job.overwrite, asked.inputs(job)) as target:
         done = fit(job, job.train, asked)
         write(target, job, done, asked)
@@ -67,6 +65,8 @@ def fit(job: Job, train: Path, asked: Asked) -> Cleaned:
         found = verdicts.of_numbers(job, X, y, *trusted)
     else:
         found = verdicts.of_classes(job, X, y, *trusted, probabilities, disputed=asked.disputed)
+    if found.is_cut:
+        ready.notes.extend(how_it_ended("max_seconds", ""))
     return Cleaned(ready, found, decided, _summary(ready, found, decided, trusted[1]))
 
 
@@ -166,7 +166,7 @@ def _tables(done: Cleaned, label: str) -> dict[str, Any]:
     if done.decided is not None:
         tables["decisions"] = done.decided.frame
     if ready.table.path.is_dir():
-        tables["thumbnails"] = thumbnails.of_rows(ready.table.path, rows["image"])
+        tables["thumbnails"] = images.thumbnails(ready.table.path, rows["image"])
     return tables
 
 
@@ -185,31 +185,10 @@ def _cleaned(done: Cleaned, label: str) -> Selection:
 
 def words(done: Cleaned, job: Job) -> str:
     """The summary that is printed."""
-    summary, kind, result = done.summary, done.ready.table.format, done.found.result
-    against = (
-        f"against {summary['trusted_rows']:,} trusted rows"
-        if summary["trusted_rows"]
-        else "by cross-fitting, since no trusted rows were given"
-    )
-    lines = [
-        f"{summary['suspect_labels']:,} of {summary['rows']:,} labels look wrong "
-        f"({summary['share_of_rows']:.1%}), judged {against}.",
-        share_of_wrong(summary),
-    ]
-    if done.decided is not None:
-        lines.append(
-            f"Decided before: {summary['confirmed_labels']:,} confirmed, "
-            f"{summary['corrected_labels']:,} corrected, {summary['unclear_labels']:,} unclear."
-        )
-    unlabelled = len(done.ready.table.frame) - summary["rows"]
+    kind, unlabelled = done.ready.table.format, len(done.ready.table.frame) - len(done.ready.y)
     beside = f" (it keeps the {unlabelled:,} without a label)" if unlabelled else ""
-    return "\n".join(
-        [
-            *lines,
-            *done.ready.notes,
-            *(how_it_ended(result.status, result.message) if result else []),
-            f"Suspect rows, worst first: {job.out / f'suspects.{kind}'}",
-            f"The table without them: {job.out / f'cleaned.{kind}'}{beside}",
-            f"Report: {job.out / 'report.html'}",
-        ]
-    )
+    written = {
+        "Suspect rows, worst first": f"suspects.{kind}",
+        "The table without them": f"cleaned.{kind}{beside}",
+    }
+    return record.words(job, done.ready, done.found.result, lead(done.summary), written)

@@ -8,8 +8,7 @@ import numpy as np
 
 from untuned.commands import record, saved_model
 from untuned.commands.job import Job, Ready, make_ready
-from untuned.report.run_page import how_it_ended
-from untuned.run.result import Result
+from untuned.report import coreset_page
 from untuned.util import folder
 
 
@@ -37,7 +36,8 @@ def coreset(job: Job, size: int) -> str:
             tables=_tables(ready, kept, weights),
             settings={"size": size},
         )
-    return _words(summary, job, ready, selector.result_)
+    written = {"Kept rows with their weights": f"kept.{ready.table.format}"}
+    return record.words(job, ready, selector.result_, coreset_page.lead(summary), written)
 
 
 def _check_size(size: int, ready: Ready) -> None:
@@ -102,25 +102,3 @@ def _tables(ready: Ready, kept: np.ndarray, weights: np.ndarray) -> dict[str, An
     order = np.argsort(-weights, kind="stable")
     front = pandas.DataFrame({"row": ready.labels.rows[kept[order]], "weight": weights[order]})
     return {"kept": ready.records(kept[order], front)}
-
-
-def _words(summary: dict[str, Any], job: Job, ready: Ready, result: Result | None) -> str:
-    per_class = ", ".join(f"{name}: {count}" for name, count in summary["kept_per_class"].items())
-    lines = [f"Kept {summary['kept']:,} of {summary['rows']:,} rows ({per_class})."]
-    if summary["accuracy_on_other_rows"] is not None:
-        lines.append(
-            f"A model trained on them is right on {summary['accuracy_on_other_rows']:.1%} of the "
-            f"other rows; on as many rows picked at random: "
-            f"{summary['accuracy_of_random_rows']:.1%}."
-        )
-    # Where all rows are kept there was nothing to choose, and so no run.
-    ended = [] if result is None else how_it_ended(result.status, result.message)
-    return "\n".join(
-        [
-            *lines,
-            *ready.notes,
-            *ended,
-            f"Kept rows with their weights: {job.out / f'kept.{ready.table.format}'}",
-            f"Report: {job.out / 'report.html'}",
-        ]
-    )

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from untuned.commands import notes, sources
+from untuned.commands import sources
 from untuned.commands.job import Job, Ready, make_ready
-from untuned.tables import group_files, labels, row_files, texts
+from untuned.tables import columns, group_files, labels, row_files, texts
 from untuned.tables.columns import Column, Feature, Takes
 from untuned.tables.labels import Task
 from untuned.util import progress
@@ -110,24 +110,18 @@ def _ready(job: Job, asked: Asked) -> Ready:
         X, table, column = row_files.matrix(job.train, job.label)
         given = labels.read(table, column, asked.task)
     table = table._replace(path=job.train, format="csv")
-    said = f"{X.shape[1]:,} features of each row come from {job.train}."
-    about = [*notes.about_rows(table, given), said]
-    return Ready(table, given, [], None, None, X[given.rows], about)
+    note = f"{X.shape[1]:,} features of each row come from {job.train}."
+    return sources.beside(table, column, given, X[given.rows], note)
 
 
 def _seen(ready: Ready) -> list[Feature]:
     """What each column of X is; words by their names, and those of a matrix by their numbers."""
     if ready.preparation is None:
         return [Feature(str(place), str(place)) for place in range(ready.X.shape[1])]
-    seen, start = ready.seen, 0
-    for kind, step, names in ready.preparation.transformers_:
-        own = set(names)
-        count = sum(each.column in own for each in seen)
-        if kind.startswith("text"):
-            values = ready.table.frame[names[0]].iloc[ready.labels.rows]
-            words = texts.named(values, step)
-            seen[start : start + count] = [Feature(f"{names[0]}: {w}", names[0]) for w in words]
-        start += count
+    seen = ready.seen
+    for name, (step, start) in columns.prose(ready.preparation).items():
+        words = texts.named(ready.table.frame[name].iloc[ready.labels.rows], step)
+        seen[start : start + len(words)] = [Feature(f"{name}: {word}", name) for word in words]
     return seen
 
 
@@ -136,9 +130,9 @@ def _about_zeros(ready: Ready, used: np.ndarray) -> list[str]:
     if not sparse.issparse(ready.X):
         return []
     notes = []
-    columns = ready.X.shape[1] - len(used)
-    if columns and ready.preparation is None:
-        notes.append(f"{columns:,} columns are zero in every row and have no coefficient.")
+    unused = ready.X.shape[1] - len(used)
+    if unused and ready.preparation is None:
+        notes.append(f"{unused:,} columns are zero in every row and have no coefficient.")
     rows = int((ready.X.getnnz(axis=1) == 0).sum())
     if rows:
         notes.append(f"{rows:,} rows are zero in every column: the model knows only their label.")

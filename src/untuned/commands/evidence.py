@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from scipy.sparse import issparse
 
 from untuned.commands.job import Ready
 from untuned.commands.verdicts import Verdicts
-from untuned.tables import texts
+from untuned.tables import columns, texts
 from untuned.util import wording
 
 MOST = 5  # reasons per row
@@ -30,7 +29,7 @@ def of_suspects(ready: Ready, found: Verdicts) -> Any:
         names = [each.column for each in ready.seen]
         owners, owner = np.unique(names, return_inverse=True)
         mean = np.asarray(ready.X.mean(axis=0)).ravel()
-        parts = _texts(ready)
+        parts = columns.prose(ready.preparation)
         for position in found.issues:
             lines += _of_row(ready, found, int(position), owners, owner, mean, parts)
     return pandas.DataFrame(lines, columns=["row", "column", "value", "share"])
@@ -38,17 +37,6 @@ def of_suspects(ready: Ready, found: Verdicts) -> Any:
 
 def _has_columns(ready: Ready) -> bool:
     return ready.preparation is not None and hasattr(ready.preparation, "transformers_")
-
-
-def _texts(ready: Ready) -> dict[str, Any]:
-    """The fitted steps of each column of texts, and where its features begin."""
-    found, start = {}, 0
-    counts = Counter(each.column for each in ready.seen)
-    for kind, step, names in ready.preparation.transformers_:
-        if kind.startswith("text"):
-            found[names[0]] = (step, start)
-        start += sum(counts[name] for name in names)
-    return found
 
 
 def _of_row(

@@ -175,18 +175,17 @@ def _check_as_in_train(frame: Any, column: Column, path: Path, train: Path) -> N
         return
     values = frame[column.name]
     if column.kind == "text":
-        if not values.dropna().map(lambda value: isinstance(value, str)).all():
-            raise ValueError(
-                f"Column {brief(column.name)} is text in {train} and something else in {path}; "
-                "expected the same columns in both."
-            )
-        return
-    if not types.is_numeric_dtype(values) or types.is_bool_dtype(values):
+        what, is_alike = "is text", values.dropna().map(lambda v: isinstance(v, str)).all()
+    else:
+        what = "holds numbers"
+        is_alike = types.is_numeric_dtype(values) and not types.is_bool_dtype(values)
+    if not is_alike:
         raise ValueError(
-            f"Column {brief(column.name)} holds numbers in {train} and something else in {path}; "
+            f"Column {brief(column.name)} {what} in {train} and something else in {path}; "
             "expected the same columns in both."
         )
-    columns.refuse_extremes(values, path)
+    if column.kind != "text":
+        columns.refuse_extremes(values, path)
 
 
 def _check_range(X: Any, frame: Any, path: Path, ready: Ready) -> None:

@@ -69,6 +69,16 @@ def write(
     run_page.write(folder, folder)
 
 
+def words(
+    job: Job, ready: Ready, result: Result | None, said: list[str], written: dict[str, str]
+) -> str:
+    """The summary that is printed; `written` says what is in the files it names."""
+    # Where all rows of a coreset are kept there was nothing to choose, and so no run.
+    ended = [] if result is None else run_page.how_it_ended(result.status, result.message)
+    files = [f"{what}: {job.out / file}" for what, file in written.items()]
+    return "\n".join([*said, *ready.notes, *ended, *files, f"Report: {job.out / run_page.FILE}"])
+
+
 def _run(result: Result) -> dict[str, Any]:
     return {
         "status": result.status,

@@ -8,10 +8,8 @@ import numpy as np
 
 from untuned.commands import designs, record, saved_model
 from untuned.commands.designs import Asked, Design
-from untuned.commands.job import Job, Ready, marked
+from untuned.commands.job import Job, marked
 from untuned.report.regularize_page import strengths_in_words
-from untuned.report.run_page import how_it_ended
-from untuned.run.result import Result
 from untuned.util import folder
 
 PLAIN = Asked()
@@ -45,7 +43,15 @@ def regularize(job: Job, asked: Asked = PLAIN) -> str:
                 "features": asked.features and str(asked.features),
             },
         )
-    return _words(summary, job, design.ready, fitted.result_)
+    said = [
+        f"A model of {design.ready.labels.task} in {job.label!r} from {summary['rows']:,} rows.",
+        strengths_in_words(summary),
+    ]
+    written = {
+        "Strengths, weakest penalty first": f"strengths.{design.ready.table.format}",
+        "Model": saved_model.FILE,
+    }
+    return record.words(job, design.ready, fitted.result_, said, written)
 
 
 def _fit(job: Job, asked: Asked, design: Design) -> Any:
@@ -156,18 +162,3 @@ def _summary(fitted: Any, design: Design) -> dict[str, Any]:
         "outer_loss_first": float(outer[0]),
         "outer_loss_last": float(outer[-1]),
     }
-
-
-def _words(summary: dict[str, Any], job: Job, ready: Ready, result: Result) -> str:
-    what = "classes" if ready.labels.task == "classes" else "numbers"
-    return "\n".join(
-        [
-            f"A model of {what} in {job.label!r} from {summary['rows']:,} rows.",
-            strengths_in_words(summary),
-            *ready.notes,
-            *how_it_ended(result.status, result.message),
-            f"Strengths, weakest penalty first: {job.out / f'strengths.{ready.table.format}'}",
-            f"Model: {job.out / saved_model.FILE}",
-            f"Report: {job.out / 'report.html'}",
-        ]
-    )

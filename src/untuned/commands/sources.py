@@ -83,7 +83,7 @@ def with_features(path: Path, label: str, task: Task | None, features: Path) -> 
         given = labels.read(table, label, task)
         X = row_files.features(features, len(table.frame), path)[given.rows]
     note = f"{X.shape[1]:,} features of each row come from {features}."
-    return _ready(table, label, given, X, note)
+    return beside(table, label, given, X, note)
 
 
 def _of_images(job: Job, folder: Path, features: Path | None) -> Ready:
@@ -94,20 +94,21 @@ def _of_images(job: Job, folder: Path, features: Path | None) -> Ready:
     if features:
         X = row_files.features(features, len(found.frame), folder)
         note = f"{X.shape[1]:,} features of each image come from {features}."
-        ready = _ready(table, job.label, given, X, note)
+        ready = beside(table, job.label, given, X, note)
     else:
         X, dictionary = patches.of_images(found.squares, job.seed)
         note = (
             f"Images are compared by {len(dictionary.typical)} typical patches of "
             f"{patches.PATCH} x {patches.PATCH} pixels, at {images.SIDE} x {images.SIDE} pixels."
         )
-        ready = _ready(table, job.label, given, X, note)._replace(preparation=dictionary)
+        ready = beside(table, job.label, given, X, note)._replace(preparation=dictionary)
     if found.damaged:
         ready.notes.append(_damaged(found.damaged))
     return ready
 
 
-def _ready(table: Table, label: str, given: Labels, X: Any, note: str) -> Ready:
+def beside(table: Table, label: str, given: Labels, X: Any, note: str) -> Ready:
+    """A table from which only the label is learned, and its features, which `note` tells of."""
     others = [name for name in table.frame.columns if name != label]
     shown = [Column(str(name), "left out", "shown, not learned from", 0) for name in others]
     return Ready(table, given, shown, None, None, X, [*notes.about_rows(table, given), note])

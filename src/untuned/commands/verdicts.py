@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse, vstack
 
 from untuned.commands.job import Job
 from untuned.run.result import Result
@@ -34,6 +33,7 @@ class Verdicts(NamedTuple):
     doubt: str = ""  # a sentence, where the share of wrong labels cannot be told
     noise_range: tuple[float, float] | None = None  # shares of wrong labels that are possible
     disputed: np.ndarray | None = None  # positions that models take for another class
+    is_cut: bool = False  # whether the limit of time left out models of numbers
 
 
 def of_classes(
@@ -59,19 +59,15 @@ def of_classes(
     if disputed:
         more = cleaner.disputed_[~np.isin(cleaner.disputed_, issues)]
         issues = np.r_[issues, more if seen is None else more[~np.isin(more, seen)]]
+    heard = {name: float(weight) for name, weight in getattr(cleaner, "judges_", {}).items()}
     # Who looks at a suspect is shown another label, also where the given one is likelier.
     suggested[issues] = np.asarray(cleaner.alternative_)[issues]
     return Verdicts(
-        quality, suggested, np.asarray(cleaner.weights_, np.float64), issues, rate, _heard(cleaner),
+        quality, suggested, np.asarray(cleaner.weights_, np.float64), issues, rate, heard,
         getattr(cleaner, "coef_", None), getattr(cleaner, "intercept_", None), cleaner.classes_,
         cleaner.result_, doubt="" if y_trusted is not None else about_classes(cleaner.sure_share_),
         noise_range=cleaner.noise_range_, disputed=cleaner.disputed_,
     )  # fmt: skip
-
-
-def _heard(cleaner: Any) -> dict[str, float]:
-    found = getattr(cleaner, "judges_", {})
-    return {str(name): float(weight) for name, weight in dict(found).items()}
 
 
 def about_classes(sure_share: float) -> str:
@@ -107,11 +103,13 @@ def of_numbers(job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any) 
     from untuned.estimators.cleaning import numbers
 
     with threads.limited(X.size):
-        found = numbers.rate(X, y, X_trusted, y_trusted, seed=job.seed)
+        left = job.estimator_options()["max_seconds"]
+        found = numbers.rate(X, y, X_trusted, y_trusted, seed=job.seed, max_seconds=left)
     suggested = np.where(found.quality < 0.5, found.predicted, y)
     return Verdicts(
         found.quality, suggested, found.quality, found.issues, found.noise_rate, found.weights,
         found.coef, found.intercept, None, None, found.spread, about_numbers(found.seen_share),
+        is_cut=found.is_cut,
     )  # fmt: skip
 
 
@@ -124,6 +122,8 @@ def with_decisions(
     Where too few are settled to be a trusted set of their own, or a class would be left without
     rows to judge, they stay among the others with their labels corrected.
     """
+    from untuned.estimators.cleaning import numbers
+
     is_numbers = y.dtype.kind == "f"
     X_trusted, y_trusted = trusted
     rows, labels = np.arange(len(y)), y
@@ -133,8 +133,10 @@ def with_decisions(
     # what they leave would alone look cleaner than the labelling was.
     apart = pred_probs is None and len(decided.settled) >= (1 if is_numbers else len(np.unique(y)))
     if apart and len(rows) >= FEWEST:
-        X_trusted = _stacked(X[decided.settled], X_trusted)
-        y_trusted = decided.values if y_trusted is None else np.r_[decided.values, y_trusted]
+        X_settled, y_settled = X[decided.settled], decided.values
+        is_alone = y_trusted is None
+        X_trusted = X_settled if is_alone else numbers.stacked(X_settled, X_trusted)
+        y_trusted = y_settled if is_alone else np.r_[y_settled, y_trusted]
     else:
         rows, labels = np.arange(len(y)), y.copy()
         labels[decided.settled] = decided.values
@@ -163,9 +165,3 @@ def with_decisions(
         quality=quality, weights=weights, suggested=suggested, issues=issues, spread=spread,
         disputed=left,
     )  # fmt: skip
-
-
-def _stacked(X: Any, below: Any) -> Any:
-    if below is None:
-        return X
-    return vstack([X, below], format="csr") if issparse(X) else np.vstack([X, below])

@@ -74,17 +74,6 @@ def band(frame: Any, title: str, at: float) -> Any:
     return _along_strengths(figure, at)
 
 
-def groups(names: list[str], parts: dict[str, Any], title: str) -> Any:
-    """For each name one bar per part, side by side, as percentages."""
-    figure = _figure(title, "")
-    for colour, (part, values) in zip((BLUE, ORANGE), parts.items(), strict=True):
-        figure.add_bar(x=_plain(names), y=values, name=part, marker_color=colour)
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(tickformat=".0%")
-    figure.update_layout(showlegend=True, barmode="group", legend={"orientation": "h", "y": -0.25})
-    return figure
-
-
 def _along_strengths(figure: Any, best: float | None) -> Any:
     """Strengths on the horizontal axis, the strongest on the left; the best as a dashed line."""
     figure.update_xaxes(type="log", exponentformat="power", autorange="reversed")

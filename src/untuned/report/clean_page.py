@@ -18,12 +18,13 @@ QUALITY = (
     "Quality says how likely the given label is right: near 1 it is sound, near 0 it is suspect. "
     "Weight is how much the row counts in training."
 )
+FOUND = "{suspect_labels:,} of {rows:,} labels look wrong ({share_of_rows:.1%}), judged against"
 EARLIER = (
-    " Before, {confirmed_labels:,} labels were confirmed, {corrected_labels:,} corrected and "
+    "Before, {confirmed_labels:,} labels were confirmed, {corrected_labels:,} corrected and "
     "{unclear_labels:,} found unclear."
 )
 ON_PURPOSE = (
-    " Of these labels {wrong_labels:,} were made wrong on purpose; "
+    "Of these labels {wrong_labels:,} were made wrong on purpose; "
     "{wrong_labels_among_suspects:,} of them are among the suspects."
 )
 DIFFER = (
@@ -49,16 +50,16 @@ def contents(run: Run) -> Contents:
         sections.insert(0, page.Section("Given and suggested", DIFFER, _confusion(verdicts)))
     deck = "" if suspects.empty else cards.deck(run, suspects)
     title = f"Suspect labels in {run.source}"
-    return Contents(title, _lead(run.found["summary"]), sections, deck=deck)
+    return Contents(title, " ".join(lead(run.found["summary"])), sections, deck=deck)
 
 
-def _lead(summary: dict[str, Any]) -> str:
+def lead(summary: dict[str, Any]) -> list[str]:
+    """What was found, in sentences, for the page and the terminal."""
     trusted = f"{summary['trusted_rows']:,} trusted rows"
     against = trusted if summary["trusted_rows"] else "the other rows, by cross-fitting"
-    found = "{suspect_labels:,} of {rows:,} labels look wrong ({share_of_rows:.1%}), judged against"
-    lead = f"{found.format_map(summary)} {against}. {share_of_wrong(summary)}"
-    lead += EARLIER.format_map(summary) if "corrected_labels" in summary else ""
-    return lead + (ON_PURPOSE.format_map(summary) if "wrong_labels" in summary else "")
+    said = [f"{FOUND.format_map(summary)} {against}.", share_of_wrong(summary)]
+    said += [EARLIER.format_map(summary)] if "corrected_labels" in summary else []
+    return said + ([ON_PURPOSE.format_map(summary)] if "wrong_labels" in summary else [])
 
 
 def share_of_wrong(summary: dict[str, Any]) -> str:

@@ -301,3 +301,13 @@ def features(prepared: Any) -> list[Feature]:
         elif kind.startswith("text"):
             found += [Feature(names[0], names[0])] * texts.width(step)
     return found
+
+
+def prose(prepared: Any) -> dict[str, tuple[Any, int]]:
+    """The fitted steps of each column of texts, and where its features begin."""
+    owners = [each.column for each in features(prepared)]
+    return {
+        names[0]: (step, owners.index(names[0]))
+        for kind, step, names in prepared.transformers_
+        if kind.startswith("text")
+    }

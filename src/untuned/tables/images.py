@@ -5,9 +5,11 @@ PNG and JPEG only, by their content: fewer decoders means fewer ways to be attac
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +28,9 @@ MOST_BYTES = 24  # per pixel, while an image is turned upright and laid on white
 TOO_LARGE, NO_FILE = "too large", "a pipe, a device or a broken link"
 SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif")
 FORMATS = ("PNG", "JPEG")
+# The longest sides of thumbnails: a page of many shows them smaller, to open on a phone as well.
+SIDES = ((500, 320), (2_000, 160))
+SMALLEST = 96
 OURS = ("image", "sha256")  # columns of the table beside the label
 BESIDE_IMAGES = ("thumbs.db", "desktop.ini")  # what file managers leave
 
@@ -141,11 +146,20 @@ def _square(content: bytes) -> np.ndarray:
     return np.asarray(image.resize((SIDE, SIDE), resample=4), np.uint8)
 
 
-def thumbnail(content: bytes, side: int) -> tuple[str, bytes]:
-    """The kind and bytes of a smaller image for a page: small ones as PNG, exactly."""
+def thumbnails(folder: Path, names: Iterable[str]) -> pandas.DataFrame:
+    """Smaller images for a page, as one data URI each, in the order given."""
+    import pandas
+
+    paths = [folder / name for name in names]
+    side = next((side for most, side in SIDES if len(paths) <= most), SMALLEST)
+    return pandas.DataFrame({"picture": [_thumbnail(content_of(path), side) for path in paths]})
+
+
+def _thumbnail(content: bytes, side: int) -> str:
+    """An image as a data URI; small ones are PNG, exactly."""
     image = opened(content, side)
     image.thumbnail((side, side))
     kind = "PNG" if max(image.size) <= 64 else "JPEG"
     written = io.BytesIO()
     image.save(written, kind, **({"optimize": True} if kind == "PNG" else {"quality": 82}))
-    return kind.lower(), written.getvalue()
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(written.getvalue()).decode()}"

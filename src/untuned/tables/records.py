@@ -175,7 +175,10 @@ class ParquetRecords:
         is_asked = np.zeros(len(table), bool)
         is_asked[rows] = True
         # A filter keeps the file's own chunks, so that no text grows beyond what an array can hold.
-        table = table.filter(pyarrow.array(is_asked))
+        try:
+            table = table.filter(pyarrow.array(is_asked))
+        except pyarrow.ArrowNotImplementedError:  # views of text
+            table = _taken(table, np.flatnonzero(is_asked))
         if (np.diff(rows) < 0).any():
             table = _taken(table, np.argsort(np.argsort(rows)))
         if front is not None:

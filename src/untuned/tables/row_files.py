@@ -38,7 +38,7 @@ def matrix(path: Path, label: str) -> tuple[Any, Table, str]:
 
     _check_size(path)
     given = Path(label)
-    values = _labels_inside(path, label) if zipfile.is_zipfile(path) else None
+    values = _labels(path, label) if zipfile.is_zipfile(path) else None
     found = _array(path, label if values is not None else None)
     if values is None and not given.is_file():
         raise ValueError(
@@ -46,11 +46,18 @@ def matrix(path: Path, label: str) -> tuple[Any, Table, str]:
             "array of labels beside the matrix, or a file with one label for each row, by "
             "--label."
         )
-    if values is None and given.suffix != ".npy":
-        table = _one_column(given)
+    if values is None and given.suffix == ".npy":
+        _check_size(given)
+        values = _labels(given)
+    if values is None:
+        table = files.read(given)
         shape: tuple[int, ...] = (len(table.frame),)
+        if table.frame.shape[1] != 1:
+            raise ValueError(
+                f"{given} has {table.frame.shape[1]} columns; expected one, a label for each row "
+                "of the matrix, or give the table itself with --features."
+            )
     else:
-        values = _labels(given) if values is None else values
         shape = values.shape
         # An array of another shape is no column, and refused below.
         table = files.made(path, pandas.DataFrame({label: values.ravel()}))
@@ -63,34 +70,21 @@ def matrix(path: Path, label: str) -> tuple[Any, Table, str]:
     return found.astype(np.float32), table, str(table.frame.columns[0])
 
 
-def _labels_inside(path: Path, name: str) -> np.ndarray | None:
-    """The array of that name in an archive, if it has one beside the matrix."""
-    unread = partial(_unread_labels, f"The array {brief(name)} of {path}")
-    with damage.told(unread), path.open("rb") as file, np.load(file) as archive:
-        return archive[name] if name in archive.files and name not in PARTS else None
+def _labels(path: Path, name: str | None = None) -> np.ndarray | None:
+    """The array of a .npy file; or that of a name in an archive, if it is beside the matrix."""
 
-
-def _labels(path: Path) -> np.ndarray:
-    _check_size(path)
-    with damage.told(partial(_unread_labels, str(path))), path.open("rb") as file:
-        return np.load(file)
-
-
-def _unread_labels(what: str, error: Exception) -> str:
-    return (
-        f"{what} could not be read ({reason(error, 80)}); expected an array of text or numbers, "
-        "for example by numpy.save(file, labels.astype(str)), and no Python objects."
-    )
-
-
-def _one_column(path: Path) -> Table:
-    table = files.read(path)
-    if table.frame.shape[1] != 1:
-        raise ValueError(
-            f"{path} has {table.frame.shape[1]} columns; expected one, a label for each row of the "
-            "matrix, or give the table itself with --features."
+    def unread(error: Exception) -> str:
+        what = path if name is None else f"The array {brief(name)} of {path}"
+        return (
+            f"{what} could not be read ({reason(error, 80)}); expected an array of text or "
+            "numbers, for example by numpy.save(file, labels.astype(str)), and no Python objects."
         )
-    return table
+
+    with damage.told(unread), path.open("rb") as file:
+        if name is None:
+            return np.lib.format.read_array(file)  # no archive that is called .npy
+        with np.load(file) as archive:
+            return archive[name] if name in archive.files and name not in PARTS else None
 
 
 def probabilities(path: Path, rows: int, of: Path, classes: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ labels are among those from which s(x) was learned, so that it is too large wher
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ class Rated(NamedTuple):
     weights: dict[str, float]  # of each model in the prediction
     coef: np.ndarray  # of a ridge regression on the labels believed
     intercept: float
+    is_cut: bool  # whether the limit of time left out models or a round
 
     @property
     def issues(self) -> np.ndarray:
@@ -50,8 +52,9 @@ class Rated(NamedTuple):
 
 
 def rate(
-    X: Any, y: np.ndarray, X_trusted: Any = None, y_trusted: Any = None, seed: int = 0
-) -> Rated:
+    X: Any, y: np.ndarray, X_trusted: Any = None, y_trusted: Any = None, seed: int = 0,
+    max_seconds: float | None = None,
+) -> Rated:  # fmt: skip
     """How probably each of the numbers y of the rows X is right.
 
     Parameters
@@ -62,6 +65,9 @@ def rate(
         rated.
     seed : int
         For the folds and the trees.
+    max_seconds : float or None
+        The ridge regression is always fitted. Trees, and the second round, are left out where they
+        would take longer.
 
     Examples
     --------
@@ -74,20 +80,29 @@ def rate(
     """
     if len(y) < FEWEST:
         raise ValueError(f"There are {len(y)} numbers; expected at least {FEWEST} to judge by.")
+    began = time.perf_counter()
+    deadline = np.inf if max_seconds is None else began + max_seconds
+    is_cut = False
     place, scale = np.median(y), stats.iqr(y) or float(np.std(y))
     trusted = 0 if y_trusted is None else len(y_trusted)
     values = (np.r_[y, y_trusted] if trusted else y) - place
     values = values / scale
-    rows = _stacked(X, X_trusted) if trusted else X
+    rows = stacked(X, X_trusted) if trusted else X
     is_trusted = np.arange(len(values)) >= len(y)
     noisy = ~is_trusted
     fold = np.random.default_rng(seed).permutation(len(values)) % FOLDS
     weight = np.ones(len(values))
-    for _ in range(ROUNDS):
-        guesses = {
-            name: _unseen(model, rows, values, weight, fold)
-            for name, model in _models(rows, seed).items()
-        }
+    for number in range(ROUNDS):
+        now = time.perf_counter()
+        if number and now + (now - began) > deadline:  # each round takes as long
+            is_cut = True
+            break
+        guesses: dict[str, np.ndarray] = {}
+        for name, model in _models(rows, seed).items():
+            until = deadline if guesses else np.inf
+            guess = _unseen(model, rows, values, weight, fold, until)
+            is_cut |= not len(guess)
+            guesses |= {name: guess} if len(guess) else {}
         shares = _shares(np.stack(list(guesses.values()), axis=1), values, weight)
         predicted = np.stack(list(guesses.values()), axis=1) @ shares
         spread = _spread(rows, values - predicted, weight, fold, predicted, seed)
@@ -101,7 +116,7 @@ def rate(
     spread = scale * found.scale * spread
     return Rated(
         quality[noisy], place + scale * predicted[noisy], spread[noisy], found.rate, seen, weights,
-        scale * believed.coef_, place + scale * float(believed.intercept_),
+        scale * believed.coef_, place + scale * float(believed.intercept_), is_cut,
     )  # fmt: skip
 
 
@@ -128,12 +143,19 @@ def _ridge(X: Any) -> Any:
     return RidgeCV(np.logspace(-3, 4, 8))
 
 
-def _unseen(model: Any, X: Any, y: np.ndarray, weight: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Predictions for each fold by the model trained on the others."""
+def _unseen(
+    model: Any, X: Any, y: np.ndarray, weight: np.ndarray, fold: np.ndarray,
+    deadline: float = np.inf,
+) -> np.ndarray:  # fmt: skip
+    """Predictions for each fold by the model trained on the others; none where it would be late."""
     from sklearn.base import clone
 
-    found = np.empty(len(y))
+    found, began = np.empty(len(y)), time.perf_counter()
     for each in range(FOLDS):
+        now = time.perf_counter()
+        ahead = (FOLDS - 1) * (now - began) if each == 1 else 0.0
+        if now + ahead > deadline:
+            return found[:0]
         held, train = fold == each, (fold != each) & (weight > 0.01)
         fitted = clone(model).fit(X[train], y[train], sample_weight=weight[train])
         found[held] = fitted.predict(X[held])
@@ -231,5 +253,6 @@ def _density(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return places, kernels.mean(axis=1)
 
 
-def _stacked(X: Any, below: Any) -> Any:
+def stacked(X: Any, below: Any) -> Any:
+    """Two tables as one."""
     return vstack([X, below], format="csr") if issparse(X) else np.vstack([X, below])

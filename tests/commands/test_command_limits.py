@@ -1,5 +1,6 @@
 """What `--max-seconds` leaves to the models, and what is said where it cannot be kept."""
 
+import json
 import time
 from pathlib import Path
 
@@ -52,13 +53,15 @@ def test_cells_that_a_spreadsheet_would_run_are_named(cell, name, is_named, tmp_
     assert "formulas" not in " ".join(make_ready(tmp_path / "t.parquet", "y", "classes").notes)
 
 
-def test_models_of_numbers_say_that_no_limit_ends_them(untuned, tmp_path):
+@pytest.mark.parametrize(("seconds", "is_cut"), [(0.1, True), (500, False)])
+def test_models_of_numbers_keep_a_limit(seconds, is_cut, untuned, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.standard_normal((60, 2)), columns=["a", "y"])
     frame.to_csv(tmp_path / "t.csv", index=False)
     arguments = ("clean", "t.csv", "--label", "y", "--task", "numbers", "--out", "out")
-    code, _, err = untuned(*arguments, "--max-seconds", 500)
+    code, out, err = untuned(*arguments, "--max-seconds", seconds)
     assert code == 0
-    assert err == (
-        "untuned: models of numbers are fitted to their end, so --max-seconds may not be kept.\n"
-    )
+    assert ("takes longer than --max-seconds" in err) == is_cut
+    assert ("The time limit ended the search early" in out) == is_cut
+    models = json.loads((tmp_path / "out" / "result.json").read_text())["summary"]["judges"]
+    assert (len(models) == 1) == is_cut
