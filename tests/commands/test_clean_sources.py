@@ -207,7 +207,7 @@ def test_decided_rows_are_corrected_and_not_asked_again(untuned, flowers, kind):
     )  # fmt: skip
     told.to_csv("decisions.csv", index=False)
     out = done(untuned, f"flowers.{kind}", "--label", "kind", "--decisions", "decisions.csv")
-    assert "Before, 1 labels were confirmed, 2 corrected and 1 found unclear." in out
+    assert "Labels decided before: 1 confirmed, 2 corrected, 1 found unclear." in out
     assert "judged against 3 trusted rows" in out
     read = pd.read_csv if kind == "csv" else pd.read_parquet
     suspects, cleaned = read(f"out/suspects.{kind}"), read(f"out/cleaned.{kind}")

@@ -194,6 +194,11 @@ def test_parquet(library, tmp_path):
 
 
 @pytest.mark.long
+def test_columns_say_which_array_they_make():
+    with pytest.raises(ValueError, match=r"columns=\['age'\] does not say .* expected a dict"):
+        untuned.parquet("train.parquet", ["age"])
+
+
 def test_a_column_may_be_whole_in_one_file_and_not_in_another(tmp_path):
     parts = pandas.DataFrame({"a": [1, 2], "t": [0, 1]}), pandas.DataFrame({"a": [1.5], "t": [1]})
     for number, part in enumerate(parts):

@@ -20,7 +20,7 @@ QUALITY = (
 )
 FOUND = "{suspect_labels:,} of {rows:,} labels look wrong ({share_of_rows:.1%}), judged against"
 EARLIER = (
-    "Before, {confirmed_labels:,} labels were confirmed, {corrected_labels:,} corrected and "
+    "Labels decided before: {confirmed_labels:,} confirmed, {corrected_labels:,} corrected, "
     "{unclear_labels:,} found unclear."
 )
 ON_PURPOSE = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from untuned.util.wording import reason
+from untuned.util.wording import brief, reason
 
 Columns = Mapping[str, str | Sequence[str]]
 TURNED = 1024  # rows made from columns at a time
@@ -39,6 +39,11 @@ def parquet(path: str | Path, columns: Columns | None = None) -> ParquetRows:
     >>> rows.columns["t"]
     'label'
     """
+    if columns is not None and not isinstance(columns, Mapping):
+        raise ValueError(
+            f"columns={brief(columns)} does not say which array each column makes; expected a "
+            'dict such as {"age": "age", "D": ["height", "weight"]}, or None for every column.'
+        )
     return ParquetRows(path, columns)
 
 
