@@ -1,10 +1,10 @@
 """Pool and transition matrix, estimated in turns until they agree.
 
 Given the transition matrix, the base models' probabilities are pooled (pool.py). Given the pool,
-the matrix is estimated by expectation and maximization (noise.py). A full matrix has many numbers,
-which also make up for what models get wrong. So three simpler forms are tried beside it: one rate
-for all classes, few pairs of classes, and a permutation (simple_transitions.py). Each is taken only
-if the likelihood of the labels pays for it.
+the matrix is estimated by expectation and maximization (noise.py). A full matrix overfits: its many
+entries also explain the errors of the models. So three simpler forms are tried as well: one rate
+for all classes, a few pairs of classes, and a permutation (simple_transitions.py). A form is used
+only if the likelihood of the labels justifies it.
 """
 
 from __future__ import annotations
@@ -110,11 +110,10 @@ class Estimator:
     ) -> Estimate:
         """Pool and matrix in turns.
 
-        Likelihood alone does not tell noise from overlapping classes: so noise is never more than
-        what is seen where models are surest. More noise in one class than in all is believed only
-        as far as it is one-sided, the class' rows are clear once it is taken out, and so are the
-        rows of the class it goes to: of two classes that no model tells apart, all rows may be put
-        down to either.
+        Likelihood alone does not tell noise from overlapping classes. So noise is bounded by what
+        the surest rows show. A class may have more noise than all classes together only as far as
+        that noise is one-sided, and the rows of both classes concerned are clear: of two classes
+        that no model tells apart, all rows could belong to either.
         """
         form, transition = found.form, found.transition
         for number in range(rounds):
@@ -149,9 +148,9 @@ class Estimator:
         return self._or_noisier(logs_given, found, most.overall)
 
     def _or_noisier(self, logs_given: LogsGiven, found: Estimate, most: float) -> Estimate:
-        """Of rates that are about as likely, the one that is seen on the surest rows.
+        """Of rates that are about as likely, the one that the surest rows show.
 
-        Few rows do not tell uncertain models of right labels from sure models of noisy ones.
+        With few rows, less noise and less certain models explain the labels as well.
         """
         classes, least = self.task.classes, self.rate(found.transition)
         if least >= most - STILL / 2 and least >= most / 2:  # a rate may be small, and yet not zero
@@ -177,12 +176,11 @@ class Estimator:
         return Predicted(probabilities[noisy], task.label[noisy], task.weight[noisy])
 
     def _pairs_are_better(self, found: Estimate, by_pairs: Estimate) -> bool:
-        """Whether noise goes from classes to few others.
+        """Whether the noise of most classes goes to a few others.
 
-        Chance finds some pairs among the many that there are: most classes must have one. And
-        labels of clear rows must be likelier, by as much for each pair as tells two numbers apart.
-        Those of other rows may be so where classes overlap, as pairs also make up for what models
-        are wrong about.
+        There are many pairs, and some fit by chance. So most classes must have one, and labels of
+        clear rows must be likelier, by `ABOUT_AS_LIKELY` for each pair. Other rows do not count:
+        where classes overlap, pairs also explain the errors of the models.
         """
         pairs = by_pairs.form.pairs
         assert pairs is not None
@@ -197,7 +195,7 @@ class Estimator:
     def _or_uniform(self, logs_given: LogsGiven, found: Estimate) -> Estimate:
         """One rate for all classes, if that is about as likely as what was found.
 
-        At the same rate: a lower one is as likely for any noise, where models know it.
+        The overall rate stays the same.
         """
         same = noise.uniform(self.rate(found.transition), self.task.classes)
         other = self.pooled(logs_given, same, found.pool)
@@ -206,10 +204,10 @@ class Estimator:
         return other._replace(form=found.form._replace(uniform=True))
 
     def _or_permutation(self, logs_given: LogsGiven, found: Estimate, rounds: int) -> Estimate:
-        """Noise that takes each class for one other, if it explains more than it takes to name it.
+        """A permutation, if its gain in log-likelihood exceeds its description length.
 
-        The search begins with almost no noise, not at a matrix that was found: it would stay there.
-        Which classes these are is then asked again at the matrix' own rate.
+        The search begins with almost no noise, since from the matrix found it would not move. The
+        permutation is then estimated again at the rate of that matrix.
         """
         task, rate = self.task, self.rate(found.transition)
         other = self.pooled(logs_given, noise.uniform(STILL, task.classes), found.pool)
@@ -235,11 +233,11 @@ class Estimator:
     def least_rate(self, logs_given: LogsGiven, found: Estimate) -> float:
         """The smallest share of wrong labels that explains them about as well; 0 if time is up.
 
-        Where classes overlap, less noise and less certain models explain labels as well as more
-        noise and surer models do. So models are pooled anew for other rates. A likelihood falls
-        with the square of the distance from its maximum, so two rates tell where it has fallen too
-        far: the estimate, and as far away as counting alone would leave open. Where little is lost
-        there, a rate of next to nothing tells.
+        Where classes overlap, less noise and less certain models explain the labels as well as more
+        noise and surer models. So models are pooled again at other rates. The log-likelihood falls
+        with the square of the distance from its maximum, so its values at two rates tell where it
+        has fallen too far: at the estimate, and at the lower end of a binomial interval. If little
+        is lost there, the second rate is next to zero.
         """
         rate = self.rate(found.transition)
         if rate <= STILL or self.task.settings.is_over():
