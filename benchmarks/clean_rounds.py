@@ -84,8 +84,8 @@ def rounds(name: str, seed: int, looked_at: float) -> dict[str, Any]:
     answer = np.where(
         slips, (true[seen] + rng.integers(1, classes, len(seen))) % classes, true[seen]
     )
-    heard = tuple(verdicts.worth_asking(first.heard))  # as the first run's folder says
-    decided = Decisions(pd.DataFrame(), seen, answer, np.zeros(0, int), heard)
+    judges = tuple(verdicts.worth_training(first.model_weights))  # as the first run's folder says
+    decided = Decisions(pd.DataFrame(), seen, answer, np.zeros(0, int), judges)
     begun = time.process_time()
     second = verdicts.with_decisions(job, X, given, (None, None), None, decided)
     second_seconds = time.process_time() - begun

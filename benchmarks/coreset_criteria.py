@@ -18,10 +18,10 @@ from unittest import mock
 import numpy as np
 import torch
 
-from untuned.coreset.baselines import Selection, equal_quotas
+from untuned.coreset.baselines import Selection, equal_quotas, in_turns
 from untuned.coreset.selectors import prototypes, registry, slots
 from untuned.coreset.selectors.candidates import Candidates
-from untuned.coreset.selectors.matching import gcr, in_turns
+from untuned.coreset.selectors.matching import gcr
 from untuned.coreset.selectors.prototypes import herd_towards, kernel_of
 from untuned.solvers import DTFBO
 from untuned_paper.continual import learner, protocols, scores, streams

@@ -11,7 +11,7 @@ FILES_OF_STUDY = sorted(STUDY.rglob("*.py"))
 # What the paper's study takes of the library beside public names: its pages and files, and the
 # parts of its methods that it looks into.
 OPEN_TO_STUDY = {
-    "coreset.selectors.candidates", "coreset.selectors.matching", "coreset.selectors.registry",
+    "coreset.baselines", "coreset.selectors.candidates", "coreset.selectors.registry",
     "data.batches", "problem.build", "problem.derivatives", "problem.flat", "report",
     "report.charts", "run", "run.plotting", "run.result", "solvers.dtfbo",
     "solvers.numerics.adagrad_norm", "solvers.stfbo", "theory",

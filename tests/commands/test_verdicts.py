@@ -9,7 +9,7 @@ from sklearn.metrics import average_precision_score
 
 from untuned.commands import verdicts
 from untuned.commands.job import Job
-from untuned.commands.verdicts import worth_asking
+from untuned.commands.verdicts import worth_training
 from untuned.estimators.cleaning import noise
 from untuned.tables.decisions import Decisions
 
@@ -60,12 +60,12 @@ def test_what_was_decided_stands(rounds):
 
 
 def test_whom_a_second_round_asks():
-    heard = {"linear": 0.0, "neighbours": 1.0, "trees": 2.5, "boosting": 3.0, "yours": 9.0}
-    assert worth_asking(heard) == ["linear", "neighbours", "trees"]
-    assert worth_asking({}) == []
+    weights = {"linear": 0.0, "neighbours": 1.0, "trees": 2.5, "boosting": 3.0, "yours": 9.0}
+    assert worth_training(weights) == ["linear", "neighbours", "trees"]
+    assert worth_training({}) == []
 
 
-def test_where_judges_are_sure_of_few_rows_the_share_is_doubted():
+def test_where_base_models_are_sure_of_few_rows_the_share_is_doubted():
     """Classes that say nothing of the rows, against classes that are far apart."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 200)

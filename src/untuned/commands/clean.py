@@ -86,8 +86,8 @@ def _summary(
         "noise_range": found.noise_range,
         "more_disputed_labels": len(np.setdiff1d(disputed, found.issues)),
         "doubt": found.doubt,
-        "judges": found.heard,
-        "worth_asking_again": verdicts.worth_asking(found.heard),
+        "judges": found.model_weights,
+        "worth_asking_again": verdicts.worth_training(found.model_weights),
     }
     if decided is not None:
         changed = decided.values != ready.y[decided.settled]

@@ -1,4 +1,4 @@
-"""The judgement of every label, whoever judged: classes or numbers, with or without decisions."""
+"""The quality of every label: classes or numbers, with or without decisions of people."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from untuned.tables.decisions import Decisions
 from untuned.util import threads
 
 NAMES = ("linear", "neighbours", "trees")  # base models that a second round may have by name
-LEAST_SHARE = 0.05  # of what is said; who had less is not asked again
-FEWEST = 10  # numbers to judge
+LEAST_SHARE = 0.05  # of all weights; a base model with less is not trained again
+FEWEST = 10  # numbers to rate
 
 
 class Verdicts(NamedTuple):
@@ -24,7 +24,7 @@ class Verdicts(NamedTuple):
     weights: np.ndarray
     issues: np.ndarray  # positions, the worst first, without those decided already
     noise_rate: float
-    heard: dict[str, float]  # the base models, and the weight of each
+    model_weights: dict[str, float]  # of the base models
     coef: np.ndarray | None  # of a linear model of the labels believed
     intercept: Any
     classes: np.ndarray | None  # None for numbers
@@ -40,17 +40,16 @@ def of_classes(
     job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any, pred_probs: Any,
     judges: tuple[str, ...] = (), seen: np.ndarray | None = None, disputed: bool = False,
 ) -> Verdicts:  # fmt: skip
-    """By a LabelCleaner; `judges` are those to hear, all if none is named. Rows that were `seen` by
-    people are no suspects, and as many of the others are as are worth a look among them; then come
-    all others that are `disputed`, if these are asked for."""
+    """By a LabelCleaner; `judges` are its base models, the default ones if none is named.
+
+    Rows that people have `seen` are no suspects. Of the others, the suspects are those worth a
+    look; with `disputed`, all disputed rows follow.
+    """
     from untuned.estimators import LabelCleaner
     from untuned.estimators.cleaning import noise
 
-    # Said only where it is asked for: a cleaner that judges by X alone has no such argument.
-    asked: dict[str, Any] = {"judge": list(judges)} if judges else {}
-    given = {} if pred_probs is None else {"pred_probs": pred_probs}
-    cleaner: Any = LabelCleaner(**job.estimator_options(), **asked)
-    cleaner.fit(X, y, X_trusted=X_trusted, y_trusted=y_trusted, **given)
+    cleaner = LabelCleaner(judge=list(judges) or "auto", **job.estimator_options())
+    cleaner.fit(X, y, X_trusted, y_trusted, pred_probs)
     quality, suggested = np.asarray(cleaner.quality_, np.float64), np.array(cleaner.suggested_)
     issues, rate = np.asarray(cleaner.issues_, np.int64), float(cleaner.noise_rate_)
     if seen is not None:
@@ -59,11 +58,11 @@ def of_classes(
     if disputed:
         more = cleaner.disputed_[~np.isin(cleaner.disputed_, issues)]
         issues = np.r_[issues, more if seen is None else more[~np.isin(more, seen)]]
-    heard = {name: float(weight) for name, weight in getattr(cleaner, "judges_", {}).items()}
-    # Who looks at a suspect is shown another label, also where the given one is likelier.
+    # A suspect is shown with another label, also where the given one is likelier.
     suggested[issues] = np.asarray(cleaner.alternative_)[issues]
     return Verdicts(
-        quality, suggested, np.asarray(cleaner.weights_, np.float64), issues, rate, heard,
+        quality, suggested, np.asarray(cleaner.weights_, np.float64), issues, rate,
+        {name: float(weight) for name, weight in cleaner.judges_.items()},
         getattr(cleaner, "coef_", None), getattr(cleaner, "intercept_", None), cleaner.classes_,
         cleaner.result_, doubt="" if y_trusted is not None else about_classes(cleaner.sure_share_),
         noise_range=cleaner.noise_range_, disputed=cleaner.disputed_,
@@ -75,9 +74,9 @@ def about_classes(sure_share: float) -> str:
     if sure_share >= 0.5:
         return ""
     return (
-        f"The judges are sure of {sure_share:.0%} of the rows only. Wrong labels and classes that "
-        "overlap look alike then, so this share may be far off; labels that you check and give as "
-        "--trusted help."
+        f"The base models are sure of {sure_share:.0%} of the rows only. Wrong labels and classes "
+        "that overlap look alike then, so this share may be far off; labels that you check and "
+        "give as --trusted help."
     )
 
 
@@ -91,11 +90,12 @@ def about_numbers(seen_share: float) -> str:
     )
 
 
-def worth_asking(heard: dict[str, float]) -> list[str]:
-    """The models of a second round: those with a weight in the first, and the linear one, for its
-    coefficients. Boosting is left out, as it takes longer than all others together."""
-    least = LEAST_SHARE * sum(heard.values())
-    return [name for name in NAMES if name in heard and (name == "linear" or heard[name] > least)]
+def worth_training(weights: dict[str, float]) -> list[str]:
+    """The base models of a second round: those with a weight in the first, and the linear one, for
+    its coefficients. Boosting is left out, as it takes longer than all others together."""
+    least = LEAST_SHARE * sum(weights.values())
+    found = [name for name in NAMES if name in weights]
+    return [name for name in found if name == "linear" or weights[name] > least]
 
 
 def of_numbers(job: Job, X: Any, y: np.ndarray, X_trusted: Any, y_trusted: Any) -> Verdicts:
@@ -117,26 +117,25 @@ def with_decisions(
     job: Job, X: Any, y: np.ndarray, trusted: tuple[Any, Any], pred_probs: Any, decided: Decisions,
     disputed: bool = False,
 ) -> Verdicts:  # fmt: skip
-    """Judge the rows that nobody has settled; settled ones count as trusted.
+    """Rate the rows without a decision; rows with one are trusted.
 
-    Where too few are settled to be a trusted set of their own, or a class would be left without
-    rows to judge, they stay among the others with their labels corrected.
+    Where too few rows have a decision to be a trusted set, or too few others are left, they stay
+    among the others with their labels corrected.
     """
-    from untuned.estimators.cleaning import numbers
+    from untuned.estimators.cleaning.labelled_rows import below
 
     is_numbers = y.dtype.kind == "f"
     X_trusted, y_trusted = trusted
     rows, labels = np.arange(len(y)), y
     if is_numbers:
         rows = np.setdiff1d(rows, decided.settled)
-    # Of classes, settled rows stay among the others as well: people look at the worst first, and
-    # what they leave would alone look cleaner than the labelling was.
+    # Of classes, decided rows stay among the others as well: people look at the worst first, and
+    # the rows they leave would alone look cleaner than the labelling was.
     apart = pred_probs is None and len(decided.settled) >= (1 if is_numbers else len(np.unique(y)))
     if apart and len(rows) >= FEWEST:
-        X_settled, y_settled = X[decided.settled], decided.values
-        is_alone = y_trusted is None
-        X_trusted = X_settled if is_alone else numbers.stacked(X_settled, X_trusted)
-        y_trusted = y_settled if is_alone else np.r_[y_settled, y_trusted]
+        decided_rows = X[decided.settled]
+        X_trusted = decided_rows if X_trusted is None else below(decided_rows, X_trusted)
+        y_trusted = decided.values if y_trusted is None else np.r_[decided.values, y_trusted]
     else:
         rows, labels = np.arange(len(y)), y.copy()
         labels[decided.settled] = decided.values

@@ -5,6 +5,8 @@ Rows are row numbers, the most important first; weights are in [0, 1], one per r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 Selection = tuple[np.ndarray, np.ndarray]
@@ -53,10 +55,14 @@ def herding(X: np.ndarray, label: np.ndarray, size: int, rng: np.random.Generato
         members[herd(X[members], quota)]
         for members, quota in ((np.flatnonzero(label == c), q) for c, q in enumerate(quotas))
     ]
-    # The first rows of every class come before the second ones.
+    return in_turns(orders, size), np.ones(size)
+
+
+def in_turns(orders: Iterable[np.ndarray], size: int) -> np.ndarray:
+    """The first row of every class, then the second, and so on; a class that runs out drops out."""
+    orders = list(orders)
     turns = np.concatenate([np.arange(len(order)) for order in orders])
-    chosen = np.concatenate(orders)[np.argsort(turns, kind="stable")]
-    return chosen, np.ones(size)
+    return np.concatenate(orders)[np.argsort(turns, kind="stable")][:size]
 
 
 def herd(X: np.ndarray, count: int, share: np.ndarray | None = None) -> np.ndarray:

@@ -99,11 +99,9 @@ def _found(
 
 def _optimality(given: Task, y: Any, grad: Callable, l1: tuple) -> Any:
     s = given.settings
-    return (
-        s.groups.optimality(given.lib, y, grad, *l1)
-        if l1
-        else s.region.optimality(given.lib, y, grad)
-    )
+    if l1:
+        return s.groups.optimality(given.lib, y, grad, *l1)
+    return s.region.optimality(given.lib, y, grad)
 
 
 def _keeps_root(given: Task) -> bool:
@@ -151,7 +149,7 @@ def _on_jax(given: Task) -> Any:
     else:
         y, code, root = lib.in_parts(partial(find, moving), y0)
         if s.on_failure == "warn":
-            lib.tell_later(failures.warn, code)
+            lib.tell_later(partial(failures.tell, on_failure="warn"), code)
     y = lib.root(optimality, y, lib.solve_symmetric(linear(root)))
     y = failures.masked(lib, y, code, s.on_failure)
     return lib.marked(y, failures.marks(lib, code, s.on_failure))

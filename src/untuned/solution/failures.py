@@ -72,11 +72,6 @@ def tell(codes: Any, on_failure: str, reasons: Mapping[int, str] = REASONS) -> N
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def warn(codes: Any) -> None:
-    """`tell` for a compiled function, which cannot raise."""
-    tell(codes, "warn")
-
-
 def marks(lib: Any, code: Any, on_failure: str) -> Any:
     """By what to multiply the derivative: one, or NaN where there is none.
 

@@ -80,16 +80,21 @@ def parts(p: Program, solution: Any) -> tuple[Any, Any, Any]:
     return solution[..., :n], solution[..., n : n + equal], solution[..., n + equal :]
 
 
-def _solve(lib: Any, matrix: Any, right: Any) -> Any:
-    return lib.solve(matrix, right[..., None])[..., 0]
+def _solved(lib: Any, p: Program, matrix: Any, right: Any) -> tuple[Any, Any, Any]:
+    return parts(p, lib.solve(matrix, right[..., None])[..., 0])
+
+
+def held_by(lib: Any, p: Program, held: Any) -> tuple[Any, Any, Any]:
+    """y and the prices of both kinds, if these inequalities hold y."""
+    return _solved(lib, p, *held_system(lib, p, held))
 
 
 def _start(lib: Any, p: Program) -> At:
     matrix, right = held_system(lib, p, 0 * p.h + 1)
     n, equal, unequal = p.sizes
     corner = lib.join([0 * p.c, 0 * p.b, 0 * p.h + 1], -1)
-    y, price, z = parts(p, _solve(lib, matrix - corner[..., None] * lib.eye(
-        n + equal + unequal, p.c), right))  # fmt: skip
+    unit = lib.eye(n + equal + unequal, p.c)
+    y, price, z = _solved(lib, p, matrix - corner[..., None] * unit, right)
     inside = lambda v: lib.where(lib.smallest(v) > 0, v, v + 1 - lib.smallest(v))
     zero = lib.zeros_like(p.c[..., :1])
     return At(y, inside(-z), inside(z), price, zero > 0, zero)
@@ -120,11 +125,7 @@ def _step(lib: Any, p: Program, at: At, epsilon: float, is_first: Any) -> At:
         return dy, ds, -(complement + at.z * ds) / at.s, both[..., n:]
 
     def length(ds: Any, dz: Any) -> Any:
-        return lib.where(
-            _longest(lib, at.s, ds) < _longest(lib, at.z, dz),
-            _longest(lib, at.s, ds),
-            _longest(lib, at.z, dz),
-        )
+        return _longest(lib, lib.join([at.s, at.z], -1), lib.join([ds, dz], -1))
 
     mu = dot(at.s, at.z) / unequal
     _, ds, dz, _ = direction(at.s * at.z)
@@ -176,12 +177,7 @@ def search(lib: Any, p: Program, epsilon: float) -> tuple[Any, Any]:
 
 def _code(lib: Any, p: Program, held: Any, epsilon: float, power: float = KEPT) -> Any:
     """A code for the solution that these inequalities hold."""
-    matrix, right = held_system(lib, p, held)
-    y, _, z = parts(p, _solve(lib, matrix, right))
-    return _code_at(lib, p, y, z, held, epsilon, power)
-
-
-def _code_at(lib: Any, p: Program, y: Any, z: Any, held: Any, epsilon: float, power: float) -> Any:
+    y, _, z = held_by(lib, p, held)
     zero, unit = lib.zeros_like(p.c[..., :1]), lib.eye(p.sizes[0], p.c)
     near = epsilon**power
     close = zero == 0

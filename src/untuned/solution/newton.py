@@ -237,13 +237,18 @@ def solve(
         )
 
     at = lib.while_loop(going, step, start)
+    return Found(at.y, code_at(lib, at, epsilon, tol), at.root)
+
+
+def code_at(lib: Any, at: Any, epsilon: float, tol: float | None) -> Any:
+    """What is to be said of where the iterations ended."""
     near = epsilon**CLOSE
     # A y of zero has no size to compare with, but what is left to gain has g's.
     close = (at.step <= near) | (at.energy <= near**2 * abs(at.value))
     close = at.done & (at.found | close)
     finite = is_finite(lib, at.value, at.grad, at.y)
     regular = at.regular & ((at.slow < SLOW) | (tol is not None))
-    return Found(at.y, code_of(lib.where, finite, close, regular, zero), at.root)
+    return code_of(lib.where, finite, close, regular, lib.zeros_like(at.y[..., :1]))
 
 
 def code_of(where: Any, finite: Any, close: Any, convex: Any, zero: Any) -> Any:

@@ -94,8 +94,7 @@ def _search(lib: Any, epsilon: float) -> Callable:
 
 
 def _on_held(lib: Any, program: Program, held: Any) -> Any:
-    matrix, right = interior_point.held_system(lib, program, held)
-    return interior_point.parts(program, lib.solve(matrix, right[..., None])[..., 0])[0]
+    return interior_point.held_by(lib, program, held)[0]
 
 
 def _rows(arrays: dict[str, Tree], matrix: str, right: str) -> int:

@@ -51,9 +51,11 @@ class Region(NamedTuple):
         if not self.leaves:
             return grad
         weight = (y > 0) * (grad * 0 + 1)  # in the dtype of the gradient
-        both = _over(lib, self.leaves, lambda part: part.sum(-1)[..., None] + 0 * part, weight)
-        sums = _over(lib, self.leaves, lambda p: p.sum(-1)[..., None] + 0 * p, weight * grad)
-        return grad - sums / both
+        return grad - self._sums(lib, weight * grad) / self._sums(lib, weight)
+
+    def _sums(self, lib: Any, y: Any) -> Any:
+        """For each entry the sum of its leaf."""
+        return _over(lib, self.leaves, lambda part: part.sum(-1)[..., None] + 0 * part, y)
 
     def optimality(self, lib: Any, y: Any, grad: Callable) -> Any:
         """Zero at the solution, with a derivative in y that is symmetric, and positive definite if
@@ -67,10 +69,7 @@ class Region(NamedTuple):
         if not self.leaves:
             return lib.where(inside, grad(free), y - bound)
         # g in the plane, and the distance from it: P H P + 1 1^T for P the projection onto it.
-        sums = _over(lib, self.leaves, lambda part: part.sum(-1)[..., None] + 0 * part, free)
-        count = _over(
-            lib, self.leaves, lambda p: p.sum(-1)[..., None] + 0 * p, inside * (0 * y + 1)
-        )
+        sums, count = self._sums(lib, free), self._sums(lib, inside * (0 * y + 1))
         within = lib.where(inside, free - (sums - 1) / count, 0.0)
         return lib.where(inside, self.reduced(lib, y, grad(within)) + (sums - 1), y)
 

@@ -244,10 +244,4 @@ def solve(
         )
 
     at = lib.while_loop(lambda at: ~at.done & (at.steps < most), step, start)
-    near = epsilon**newton.CLOSE
-    close = (at.step <= near) | (at.energy <= near**2 * abs(at.value))
-    close = at.done & (at.found | close)
-    finite = newton.is_finite(lib, at.value, at.grad, at.y)
-    regular = at.regular & ((at.slow < newton.SLOW) | (tol is not None))
-    code = newton.code_of(lib.where, finite, close, regular, zero)
-    return newton.Found(at.y, code, at.y[..., None, :0])
+    return newton.Found(at.y, newton.code_at(lib, at, epsilon, tol), at.y[..., None, :0])

@@ -72,15 +72,6 @@ def test_noise_is_taken_out_of_probabilities():
     assert abs(found - clean).mean() < 0.02 < abs(clean @ TRANSITION - clean).mean()
 
 
-def test_first_guess_sees_how_much_noise_there_is():
-    """From a model of the given labels, to which no label is wrong."""
-    probabilities, given, _ = sample(20_000, noise.uniform(0.3, 3))
-    of_given = probabilities @ noise.uniform(0.3, 3)
-    guess = noise.first_guess(noise.Predicted(of_given, given, np.ones(len(given))))
-    assert np.diagonal(guess) == pytest.approx(0.7, abs=0.1)
-    assert guess.sum(1) == pytest.approx(1)
-
-
 def overlapping(rate, rows=6000, seed=0):
     """Rows between four classes in a ring, some of them surely of one; labels with noise."""
     rng = np.random.default_rng(seed)

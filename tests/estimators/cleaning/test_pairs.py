@@ -75,20 +75,21 @@ def test_the_worth_of_a_pair_is_what_the_likelihood_loses_without_it():
 
 def test_of_short_texts_whose_labels_went_to_the_next_class(monkeypatch):
     """Fifty texts of twelve words for each class: models are sure of few of them."""
-    rng = np.random.default_rng(1)
-    true = np.arange(500) % 10
-    often = np.where(np.arange(300) % 10 == np.arange(10)[:, None], 6.0, 1.0)
-    X = np.sqrt([rng.multinomial(12, often[each] / often[each].sum()) for each in true])
-    X = csr_matrix(X / np.linalg.norm(X, axis=1, keepdims=True))
-    wrong = rng.random(500) < 0.25
-    cleaner = LabelCleaner("linear", folds=4, random_state=0)
 
-    def precision():
-        return average_precision_score(wrong, -cleaner.fit(X, (true + wrong) % 10).quality_)
+    def precision(seed):
+        rng = np.random.default_rng(seed)
+        true = np.arange(500) % 10
+        often = np.where(np.arange(300) % 10 == np.arange(10)[:, None], 6.0, 1.0)
+        X = np.sqrt([rng.multinomial(12, often[each] / often[each].sum()) for each in true])
+        X = csr_matrix(X / np.linalg.norm(X, axis=1, keepdims=True))
+        wrong = rng.random(500) < 0.25
+        cleaner = LabelCleaner("linear", folds=4, random_state=0).fit(X, (true + wrong) % 10)
+        return average_precision_score(wrong, -cleaner.quality_)
 
-    assert precision() > 0.8
+    seeds = range(1, 4)
+    assert np.mean([precision(seed) for seed in seeds]) > 0.8
     monkeypatch.setattr(em, "ABOUT_AS_LIKELY", np.inf)
-    assert precision() < 0.75
+    assert np.mean([precision(seed) for seed in seeds]) < 0.75
 
 
 def test_pairs_are_believed_if_clear_rows_show_them_and_most_classes_have_one():
@@ -107,7 +108,7 @@ def test_pairs_are_believed_if_clear_rows_show_them_and_most_classes_have_one():
     none, astray = np.eye(3), np.array([[1.0, 0, 0], [0.4, 0.6, 0], [0, 0, 1.0]])
     both = np.array([[False, True, False], [True, False, False], [False, False, False]])
     found = em.Estimate(None, none, none, probabilities)
-    other = em.Estimate(None, astray, astray, probabilities, pairs=both)
+    other = em.Estimate(None, astray, astray, probabilities, em.Form(pairs=both))
     assert estimator.log_likelihood(other) > estimator.log_likelihood(found) + 50
     assert not estimator._pairs_are_better(found, other)
     surer = np.concatenate([undecided, np.tile([0, 0.002, 0.998], (rows, 1))])
@@ -116,5 +117,5 @@ def test_pairs_are_believed_if_clear_rows_show_them_and_most_classes_have_one():
     assert not estimator._pairs_are_better(found, seen)  # 3.6 is too little for two pairs
     seen = other._replace(probabilities=np.concatenate([undecided, np.tile([0, 0, 1.0], (200, 1))]))
     assert estimator._pairs_are_better(found, seen)
-    fewer = seen._replace(pairs=both & [[True], [False], [False]])
+    fewer = seen._replace(form=em.Form(pairs=both & [[True], [False], [False]]))
     assert not estimator._pairs_are_better(found, fewer)

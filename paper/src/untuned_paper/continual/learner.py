@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from untuned.coreset.baselines import in_turns
 from untuned.coreset.selectors.candidates import ROWS_PER_PASS, evaluating
-from untuned.coreset.selectors.matching import in_turns
 from untuned.coreset.selectors.registry import checked, select_among
 from untuned.util.wording import unknown
 from untuned_paper.continual import networks

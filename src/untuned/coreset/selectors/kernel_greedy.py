@@ -29,60 +29,52 @@ ROUGH, FINE = 0.1, 0.03  # shares of residuals that may be left, of v and of y
 SOFTMAX = LOSSES["softmax"]
 
 
-def corner(rows: list[int], like: Any) -> Any:
-    """The corner of the simplex of an even coreset."""
-    x = np.zeros_like(like)
-    x[rows] = 1 / len(rows)
-    return x
-
-
 class Machine(NamedTuple):
-    """Logits X y of all rows; X are features whose products are the kernel."""
+    """Logits X y of some rows, and the sum of their losses by their weights."""
 
-    X: np.ndarray  # (rows, features)
+    X: np.ndarray  # (rows, features), whose products are the kernel
     target: np.ndarray  # (classes, rows), 1 at each row's class
+    weight: np.ndarray
 
-    def losses(self, y: np.ndarray) -> np.ndarray:
-        """The loss of each row."""
-        return SOFTMAX.value(y.T @ self.X.T, self.target, 0)
+    def loss(self, y: np.ndarray) -> float:
+        """The sum."""
+        return float(self.weight @ SOFTMAX.value(y.T @ self.X.T, self.target, 0))
 
     def slopes(self, y: np.ndarray) -> np.ndarray:
-        """Their derivatives in the logits, (classes, rows)."""
+        """The derivatives of each row's loss in its logits, (classes, rows)."""
         return SOFTMAX.slope(y.T @ self.X.T, self.target, 0)
 
-    def of(self, rows: np.ndarray) -> Machine:
-        """The same with some of the rows."""
-        return Machine(self.X[rows], self.target[:, rows])
+    def back(self, slopes: np.ndarray) -> np.ndarray:
+        """The gradient in y of what has these slopes in the logits."""
+        return ((self.weight * slopes) @ self.X).T
 
 
 class Inner:
     """g: the loss weighted by x, with the penalty, at one x, whose zeros cost nothing."""
 
-    def __init__(self, machine: Machine, x: np.ndarray):
+    def __init__(self, every: Machine, x: np.ndarray):
         rows = np.flatnonzero(x)
-        self.machine, self.part, self.weight = machine, machine.of(rows), x[rows]
+        self.every = every
+        self.part = Machine(every.X[rows], every.target[:, rows], x[rows])
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        return float(self.weight @ self.part.losses(y) + PENALTY * np.vdot(y, y))
+        return self.part.loss(y) + PENALTY * float(np.vdot(y, y))
 
     def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """grad_y g."""
-        return ((self.weight * self.part.slopes(y)) @ self.part.X).T + 2 * PENALTY * y
+        return self.part.back(self.part.slopes(y)) + 2 * PENALTY * y
 
     def products(self, x: np.ndarray, y: np.ndarray) -> Callable:
         """The second derivatives, to be applied to many v."""
-        part, weight = self.part, self.weight
-        bend = SOFTMAX.bend(y.T @ part.X.T, 0)
-
-        def in_y(v: np.ndarray) -> np.ndarray:
-            return ((weight * bend(v.T @ part.X.T)) @ part.X).T + 2 * PENALTY * v
+        every, part, bend = self.every, self.part, SOFTMAX.bend(y.T @ self.part.X.T, 0)
 
         # Not recursive: a function that holds itself is freed late, and with it the rows.
         def pull(v: np.ndarray, wrt: str) -> Any:
+            in_y = None if wrt == "x" else part.back(bend(v.T @ part.X.T)) + 2 * PENALTY * v
             if wrt == "y":
-                return in_y(v)
-            in_x = (self.machine.slopes(y) * (v.T @ self.machine.X.T)).sum(axis=0)
-            return in_x if wrt == "x" else (in_x, in_y(v))
+                return in_y
+            in_x = (every.slopes(y) * (v.T @ every.X.T)).sum(axis=0)
+            return in_x if wrt == "x" else (in_x, in_y)
 
         return pull
 
@@ -90,16 +82,15 @@ class Inner:
 class Outer:
     """f: the loss of all rows, each by its share."""
 
-    def __init__(self, machine: Machine, share: np.ndarray):
-        self.machine, self.share = machine, share
+    def __init__(self, every: Machine):
+        self.every = every
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        return float(self.share @ self.machine.losses(y))
+        return self.every.loss(y)
 
     def value_and_grads(self, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """f and its gradients."""
-        in_y = ((self.share * self.machine.slopes(y)) @ self.machine.X).T
-        return self(x, y), np.zeros_like(x), in_y
+        return self.every.loss(y), np.zeros_like(x), self.every.back(self.every.slopes(y))
 
 
 def greedy_coreset(c: Candidates, size: int) -> Selection:
@@ -108,14 +99,14 @@ def greedy_coreset(c: Candidates, size: int) -> Selection:
     # gradients do not meet the kernel's condition twice.
     values, vectors = np.linalg.eigh(tangent_kernel(c.flat).astype(np.float64))
     X = (vectors * np.sqrt(values.clip(min=0))).astype(np.float32)
-    machine = Machine(X, np.eye(len(c.classes), dtype=X.dtype)[:, c.label])
     share = c.share.astype(X.dtype)
-    outer = Outer(machine, share)
+    every = Machine(X, np.eye(len(c.classes), dtype=X.dtype)[:, c.label], share)
     order, no_rows = [int(c.rng.integers(len(c)))], Batch(None, None)
     y = v = np.zeros((len(c), len(c.classes)), np.float32)
     while len(order) < size:
-        x = corner(order, share)
-        o = Oracles(ops, outer, Inner(machine, x))
+        x = np.zeros_like(share)
+        x[order] = 1 / len(order)
+        o = Oracles(ops, Outer(every), Inner(every, x))
         found = train(o, x, (y, v), None, no_rows, (FINE, ROUGH), MOST_LINEAR_STEPS)
         y, v = found.inner.y, found.linear.z
         hypergrad = found.outer.grad_x - o.linear(x, y, None).cross(v)

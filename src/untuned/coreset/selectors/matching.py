@@ -7,12 +7,10 @@ gradient is ever written out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 from scipy import optimize
 
-from untuned.coreset.baselines import Selection, class_quotas, herd
+from untuned.coreset.baselines import Selection, class_quotas, herd, in_turns
 from untuned.coreset.selectors.candidates import Candidates
 
 PENALTY = 0.5  # of GCR's weights, as in its authors' release
@@ -106,13 +104,6 @@ def unit_rows(X: np.ndarray) -> np.ndarray:
     X = np.asarray(X, float)  # squares of large numbers overflow in float32
     lengths = np.linalg.norm(X, axis=1, keepdims=True)
     return X / np.where(lengths > 0, lengths, 1)
-
-
-def in_turns(orders: Iterable[np.ndarray], size: int) -> np.ndarray:
-    """The first row of every class, then the second, and so on; a class that runs out drops out."""
-    orders = list(orders)
-    turns = np.concatenate([np.arange(len(order)) for order in orders])
-    return np.concatenate(orders)[np.argsort(turns, kind="stable")][:size]
 
 
 def _with_one(features: np.ndarray) -> np.ndarray:

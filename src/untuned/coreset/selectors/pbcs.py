@@ -53,48 +53,31 @@ def onto_sum(x: Any, total: float) -> Any:
 class Heads:
     """Last layers side by side, each weighing rows in its own way; ridge on all their entries.
 
-    x are weights, (heads, rows) or (rows,); y is (heads, classes, features + 1), the intercept
-    last. As an outer function x does not count, and every row weighs its share.
+    `weights` are (heads, rows), y is (heads, classes, features + 1), the intercept last. Heads keep
+    different numbers of rows; the shorter ones are filled up by rows that weigh nothing.
     """
 
-    def __init__(self, c: Candidates, share: np.ndarray | None = None):
-        self.A = np.column_stack([c.features, np.ones(len(c), c.features.dtype)])
-        self.target = np.eye(len(c.classes), dtype=self.A.dtype)[:, c.label]
-        self.ridge, self.share = c.ridge, share
-        self._x: np.ndarray | None = None
+    def __init__(self, c: Candidates, weights: np.ndarray):
+        A, target = rows_of(c)
+        most = max(int(np.count_nonzero(weights, axis=1).max()), 1)
+        rows = np.argsort(weights == 0, axis=1, kind="stable")[:, :most]
+        self.weight = np.take_along_axis(weights, rows, axis=1)[:, None]
+        self.A = A[rows]
+        self.transposed = np.ascontiguousarray(self.A.transpose(0, 2, 1))
+        self.target = np.ascontiguousarray(target[:, rows].transpose(1, 0, 2))
+        self.ridge = c.ridge
 
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> float:
-        losses = self._losses(y)
-        if self.share is not None:
-            return float((losses @ self.share).mean())
-        return float((x * losses).sum() + 0.5 * self.ridge * np.vdot(y, y))
+    def gradient(self, y: np.ndarray) -> np.ndarray:
+        """Of the weighted losses and the ridge."""
+        slopes = SOFTMAX.slope(y @ self.transposed, self.target, 1)
+        slopes *= self.weight
+        return slopes @ self.A + self.ridge * y
 
-    def grad_y(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """grad_y g; rows without weight cost nothing."""
-        weight, A, transposed, target = self._kept(x)
-        slopes = SOFTMAX.slope(y @ transposed, target, 1)
-        slopes *= weight[:, None]
-        return slopes @ A + self.ridge * y
 
-    def _losses(self, y: np.ndarray) -> np.ndarray:
-        return SOFTMAX.value(y @ self.A.T, self.target, 1)
-
-    def _kept(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Weights, rows and targets of the rows that each head keeps, for all its inner steps.
-
-        Heads keep different numbers of rows; the shorter ones are filled up by rows that weigh
-        nothing.
-        """
-        if self._x is not x:
-            weights = np.atleast_2d(x)
-            most = max(int(np.count_nonzero(weights, axis=1).max()), 1)
-            rows = np.argsort(weights == 0, axis=1, kind="stable")[:, :most]
-            A = self.A[rows]
-            transposed = np.ascontiguousarray(A.transpose(0, 2, 1))
-            target = np.ascontiguousarray(self.target[:, rows].transpose(1, 0, 2))
-            self._x = x  # the array itself, so that no other can take its place
-            self._rows = np.take_along_axis(weights, rows, axis=1), A, transposed, target
-        return self._rows
+def rows_of(c: Candidates) -> tuple[np.ndarray, np.ndarray]:
+    """Features with a one for the intercept, (rows, features + 1); labels as (classes, rows)."""
+    A = np.column_stack([c.features, np.ones(len(c), c.features.dtype)])
+    return A, np.eye(len(c.classes), dtype=A.dtype)[:, c.label]
 
 
 def pbcs(
@@ -109,15 +92,15 @@ def pbcs(
             )
     seed = int(c.rng.integers(2**31))
     share = c.share.astype(c.features.dtype)
-    outer, inner = Heads(c, share), Heads(c)
+    A, target = rows_of(c)
     head = np.vstack([c.head.coef, c.head.intercept]).T
     s = np.full_like(share, size / len(c))
     first = second = np.zeros_like(s)
     for step in range(steps):
         kept = np.random.default_rng([seed, step]).random((masks, len(c))) < s
         kept = kept.astype(s.dtype)
-        trained = _train(inner, kept, np.stack([head] * masks), inner_steps)
-        losses = np.array([outer(s, trained[k : k + 1]) for k in range(masks)], s.dtype)
+        trained = _train(c, kept, np.stack([head] * masks), inner_steps)
+        losses = np.array([SOFTMAX.value(y @ A.T, target, 0) @ share for y in trained], s.dtype)
         inside = np.clip(s, CLOSEST, 1 - CLOSEST)
         slope = (losses - losses.mean()) @ (kept - s) / (inside * (1 - inside))
         slope = slope / max(masks - 1, 1)
@@ -130,11 +113,11 @@ def pbcs(
     return order, s[order] / s[order].max()
 
 
-def _train(g: Heads, masks: np.ndarray, y: np.ndarray, steps: int) -> np.ndarray:
+def _train(c: Candidates, masks: np.ndarray, y: np.ndarray, steps: int) -> np.ndarray:
     """Adam on every mask, from the model as it was, its rate falling along a cosine."""
-    weights = masks / masks.sum(axis=1, keepdims=True).clip(min=1)
+    heads = Heads(c, masks / masks.sum(axis=1, keepdims=True).clip(min=1))
     first = second = np.zeros_like(y)
     for k in range(steps):
-        move, first, second = adam(g.grad_y(weights, y), first, second, k + 1)
+        move, first, second = adam(heads.gradient(y), first, second, k + 1)
         y = y - INNER_RATE * 0.5 * (1 + math.cos(math.pi * k / steps)) * move
     return y

@@ -42,7 +42,7 @@ def auto(c: Candidates, size: int) -> Selection:
     seen = [looked_at(c, m, quota) for m, quota in zip(members, quotas, strict=False)]
     rows, ends = np.concatenate(seen), np.cumsum([0, *map(len, seen)])
     places = [np.arange(*pair) for pair in pairwise(ends)]
-    mass = [_mass(c.share[own]) for own in seen]
+    mass = [mass_of(c.share[own]) for own in seen]
     landmarks = _landmarks(c, places)
     phi = _embedded(c, rows, landmarks)
     classifier = Classifier(phi, places, landmarks, np.concatenate(mass), size)
@@ -98,7 +98,7 @@ class Classifier:
         weight = np.zeros(len(phi))
         for m in places:  # those of each class count for one
             inside = evaluated[np.isin(evaluated, m)]
-            weight[inside] = _mass(mass[inside])
+            weight[inside] = mass_of(mass[inside])
         self.weight = weight[evaluated][:, None]
         self.moves, self.count = np.empty((most, len(phi))), 0
         # Their covariances with the rows of each class, and how many rows they know of.
@@ -162,7 +162,7 @@ def _embedded(c: Candidates, rows: np.ndarray, landmarks: np.ndarray) -> np.ndar
     return linalg.solve_triangular(root, kernel_of(c, rows[landmarks], rows), lower=True).T
 
 
-def _mass(share: np.ndarray) -> np.ndarray:
+def mass_of(share: np.ndarray) -> np.ndarray:
     """How much rows count, as shares of one; all alike where none does."""
     return share / share.sum() if share.any() else np.full(len(share), 1 / len(share))
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from untuned.coreset.baselines import in_turns
 from untuned.coreset.selectors.candidates import (
     Candidates,
     as_numpy,
@@ -17,7 +18,6 @@ from untuned.coreset.selectors.candidates import (
     outputs,
     require_finite,
 )
-from untuned.coreset.selectors.matching import in_turns
 from untuned.coreset.selectors.sampling import drawn
 from untuned.coreset.selectors.slots import pick
 from untuned.util.wording import NO_TORCH, brief, unknown

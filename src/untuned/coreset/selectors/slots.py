@@ -23,10 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.coreset.baselines import Selection, equal_quotas
+from untuned.coreset.baselines import Selection, equal_quotas, in_turns
 from untuned.coreset.selectors.candidates import Candidates
-from untuned.coreset.selectors.matching import in_turns
-from untuned.coreset.selectors.prototypes import herd_towards, kernel_of, looked_at
+from untuned.coreset.selectors.prototypes import herd_towards, kernel_of, looked_at, mass_of
 from untuned.ops import numpy_roots
 from untuned.run import minimize
 from untuned.solution.regions import simplex
@@ -189,7 +188,7 @@ def deal(c: Candidates, size: int) -> Slots:
 
 def spread_units(kernel: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Features of a kernel, less their mean, with a mean squared length of one."""
-    mass = share / share.sum() if share.any() else np.full(len(kernel), 1 / len(kernel))
+    mass = mass_of(share)
     towards = kernel @ mass
     centred = kernel - towards[:, None] - towards + mass @ towards
     scale = float(mass @ np.diagonal(centred))

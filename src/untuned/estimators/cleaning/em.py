@@ -1,32 +1,39 @@
 """Pool and transition matrix, estimated in turns until they agree.
 
 Given the transition matrix, the base models' probabilities are pooled (pool.py). Given the pool,
-the matrix is estimated by expectation and maximization (noise.py). A full matrix has many numbers,
-which also make up for what models get wrong. So three simpler forms are tried beside it: one rate
-for all classes, few pairs of classes, and a permutation (simple_transitions.py). Each is taken only
-if the likelihood of the labels pays for it.
+the matrix is estimated by expectation and maximization (noise.py). A full matrix overfits: its many
+entries also explain the errors of the models. So three simpler forms are tried as well: one rate
+for all classes, a few pairs of classes, and a permutation (simple_transitions.py). A form is used
+only if the likelihood of the labels justifies it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from untuned.estimators.cleaning import noise, pool_newton, simple_transitions
+from untuned.estimators.cleaning import noise, simple_transitions
 from untuned.estimators.cleaning import noise_limits as limits
 from untuned.estimators.cleaning import pool as pools
 from untuned.estimators.cleaning.cross_fit import Task
 from untuned.estimators.cleaning.noise import Predicted
 from untuned.estimators.cleaning.pool import Pool
-from untuned.run.result import Result
 
 STILL = 0.01  # change of the matrix after which it is not estimated again
 NEVER = 1e-3  # a share of wrong labels that is none
 ABOUT_AS_LIKELY = 2.0  # log-likelihood; about a 95 % interval for one number
 LogsGiven = Callable[[np.ndarray], np.ndarray]  # logarithms to pool, given the transition matrix
+
+
+class Form(NamedTuple):
+    """What is known of the form of a transition matrix."""
+
+    separated: np.ndarray | None = None  # how far classes are told apart, see noise_limits.py
+    pairs: np.ndarray | None = None  # True for pairs of classes with noise of their own
+    permutation: np.ndarray | None = None  # the one class that each is taken for
+    uniform: bool = False  # whether as many labels go from every class to every other
 
 
 class Estimate(NamedTuple):
@@ -36,17 +43,7 @@ class Estimate(NamedTuple):
     taken_out: np.ndarray  # the matrix with which the models were pooled
     transition: np.ndarray
     probabilities: np.ndarray  # of true labels
-    separated: np.ndarray | None = None  # how far classes are told apart, see noise_limits.py
-    pairs: np.ndarray | None = None  # True for pairs of classes with noise of their own
-    permutation: np.ndarray | None = None  # the one class that each is taken for
-    uniform: bool = False  # whether as many labels go from every class to every other
-
-    def with_form_of(self, other: Estimate) -> Estimate:
-        """The same, with what is known of the matrix' form."""
-        return self._replace(
-            separated=other.separated, pairs=other.pairs, permutation=other.permutation,
-            uniform=other.uniform,
-        )  # fmt: skip
+    form: Form = Form()
 
 
 class Estimator:
@@ -56,8 +53,6 @@ class Estimator:
         self.task = task
         self.noisy = ~task.trusted
         self.rank = np.argsort(task.order)
-        drawn = np.random.default_rng(task.seed).permutation(len(task.label))
-        self.half = drawn[self.rank] % 2 == 0
 
     def likelihood(self, transition: np.ndarray) -> np.ndarray:
         """P(given label | true label j) of each row; of trusted ones, few are wrong."""
@@ -69,21 +64,9 @@ class Estimator:
     ) -> Pool:  # fmt: skip
         """Weights and offsets, from all rows or some."""
         logs, likelihood = logs.swapaxes(1, 2), likelihood.T
-        stacked = pools.Stacked(logs, likelihood, self.task.weight[rows], self.half[rows])
-        settings = self.task.settings
-        solve: Any = partial(pool_newton.minimize, ends=settings.ends)
-        if settings.method != "auto":
-            solve = self._by_named_method
-        return pools.learn(pools.sampled(stacked, np.argsort(self.rank[rows])), start, solve)
-
-    def _by_named_method(
-        self, f: pools.Outer, g: pools.Inner, x: np.ndarray, y: np.ndarray, small: float
-    ) -> Result:
-        return self.task.settings.minimize(
-            f, g, x, y, max_steps=pool_newton.MOST_STEPS,
-            # Where time is up before the first step, nothing is known of slopes.
-            callback=lambda seen: seen.step > 0 and seen.record["hypergrad_norm"] <= small,
-        )  # fmt: skip
+        stacked = pools.Stacked(logs, likelihood, self.task.weight[rows])
+        some = pools.sampled(stacked, np.argsort(self.rank[rows]))
+        return pools.learn(some, start, self.task.settings.ends)
 
     def pooled(
         self, logs_given: LogsGiven, transition: np.ndarray, start: np.ndarray | Pool
@@ -115,46 +98,41 @@ class Estimator:
         if self._pairs_are_better(found, by_pairs):
             return by_pairs
         found = self._or_uniform(logs_given, found)
-        return found if found.uniform else self._or_permutation(logs_given, found, rounds)
+        return found if found.form.uniform else self._or_permutation(logs_given, found, rounds)
 
-    def estimate_again(
-        self, logs: np.ndarray, first: Estimate, rounds: int
-    ) -> Estimate:  # fmt: skip
+    def estimate_again(self, logs: np.ndarray, first: Estimate, rounds: int) -> Estimate:
         """Pool and matrix of other predictions, the matrix in the form it had."""
         start = self.pooled(lambda _: logs, first.transition, np.full(len(logs), 1 / len(logs)))
-        return self._until_still(lambda _: logs, start.with_form_of(first), rounds)
+        return self._until_still(lambda _: logs, start._replace(form=first.form), rounds)
 
     def _until_still(
         self, logs_given: LogsGiven, found: Estimate, rounds: int, of_pairs: bool = False
     ) -> Estimate:
         """Pool and matrix in turns.
 
-        Likelihood alone does not tell noise from overlapping classes: so noise is never more than
-        what is seen where models are surest. More noise in one class than in all is believed only
-        as far as it is one-sided, the class' rows are clear once it is taken out, and so are the
-        rows of the class it goes to: of two classes that no model tells apart, all rows may be put
-        down to either.
+        Likelihood alone does not tell noise from overlapping classes. So noise is bounded by what
+        the surest rows show. A class may have more noise than all classes together only as far as
+        that noise is one-sided, and the rows of both classes concerned are clear: of two classes
+        that no model tells apart, all rows could belong to either.
         """
-        form, transition = found, found.transition
+        form, transition = found.form, found.transition
         for number in range(rounds):
             most = self._ceiling(found)
             if form.separated is None and number == 1:
-                form = form._replace(
-                    separated=limits.separated(found.probabilities, self.task.weight)
-                )
-            likely = noise.fit_transition(self._predicted(found.probabilities), transition)
+                separated = limits.separated(found.probabilities, self.task.weight)
+                form = form._replace(separated=separated)
+            predicted = self._predicted(found.probabilities)
+            likely = noise.fit_transition(predicted, transition)
             bounds = most.by_class
             if form.separated is not None:
                 rows = self.task.weight @ found.probabilities
                 more = limits.one_sided(likely, rows, form.separated)
                 bounds = np.minimum(bounds, most.overall + more)
             if of_pairs or form.pairs is not None:
-                predicted = self._predicted(found.probabilities)
                 new, kept = simple_transitions.with_pairs(predicted, likely, bounds)
                 new = noise.without_overlap(new, found.probabilities, self.task.weight)
                 form = form._replace(pairs=kept)
             elif form.permutation is not None:
-                predicted = self._predicted(found.probabilities)
                 likeliest = simple_transitions.fit_permutation(predicted, form.permutation)
                 new = likeliest.matrix(most.overall)
             elif form.uniform:
@@ -166,13 +144,13 @@ class Estimator:
             if number == rounds - 1 or (moved < STILL and form.separated is not None):
                 break
             found = self.pooled(logs_given, transition, found.pool)
-        found = found._replace(transition=transition).with_form_of(form)
+        found = found._replace(transition=transition, form=form)
         return self._or_noisier(logs_given, found, most.overall)
 
     def _or_noisier(self, logs_given: LogsGiven, found: Estimate, most: float) -> Estimate:
-        """Of rates that are about as likely, the one that is seen on the surest rows.
+        """Of rates that are about as likely, the one that the surest rows show.
 
-        Few rows do not tell uncertain models of right labels from sure models of noisy ones.
+        With few rows, less noise and less certain models explain the labels as well.
         """
         classes, least = self.task.classes, self.rate(found.transition)
         if least >= most - STILL / 2 and least >= most / 2:  # a rate may be small, and yet not zero
@@ -186,7 +164,7 @@ class Estimator:
                 transition = limits.limited(transition, np.full(classes, aim))
             other = self.pooled(logs_given, transition, found.pool)
             if self.log_likelihood(other) > likely - ABOUT_AS_LIKELY:
-                return other.with_form_of(found)
+                return other._replace(form=found.form)
         return found
 
     def _ceiling(self, found: Estimate) -> limits.Ceiling:
@@ -198,38 +176,38 @@ class Estimator:
         return Predicted(probabilities[noisy], task.label[noisy], task.weight[noisy])
 
     def _pairs_are_better(self, found: Estimate, by_pairs: Estimate) -> bool:
-        """Whether noise goes from classes to few others.
+        """Whether the noise of most classes goes to a few others.
 
-        Chance finds some pairs among the many that there are: most classes must have one. And
-        labels of clear rows must be likelier, by as much for each pair as tells two numbers apart.
-        Those of other rows may be so where classes overlap, as pairs also make up for what models
-        are wrong about.
+        There are many pairs, and some fit by chance. So most classes must have one, and labels of
+        clear rows must be likelier, by `ABOUT_AS_LIKELY` for each pair. Other rows do not count:
+        where classes overlap, pairs also explain the errors of the models.
         """
-        assert by_pairs.pairs is not None
-        if by_pairs.pairs.any(axis=1).mean() <= 0.5:
+        pairs = by_pairs.form.pairs
+        assert pairs is not None
+        if pairs.any(axis=1).mean() <= 0.5:
             return False
         best = -np.sort(-found.probabilities, axis=1)[:, :2]
         clear = self.noisy & (best[:, 0] >= noise.DECIDED * best.sum(axis=1))
         gain = self._log_likelihoods(by_pairs) - self._log_likelihoods(found)
-        least = ABOUT_AS_LIKELY * np.count_nonzero(by_pairs.pairs)
+        least = ABOUT_AS_LIKELY * np.count_nonzero(pairs)
         return bool(self.task.weight[clear] @ gain[clear] > least)
 
     def _or_uniform(self, logs_given: LogsGiven, found: Estimate) -> Estimate:
         """One rate for all classes, if that is about as likely as what was found.
 
-        At the same rate: a lower one is as likely for any noise, where models know it.
+        The overall rate stays the same.
         """
         same = noise.uniform(self.rate(found.transition), self.task.classes)
         other = self.pooled(logs_given, same, found.pool)
         if self.log_likelihood(other) <= self.log_likelihood(found) - ABOUT_AS_LIKELY:
             return found
-        return other.with_form_of(found)._replace(uniform=True)
+        return other._replace(form=found.form._replace(uniform=True))
 
     def _or_permutation(self, logs_given: LogsGiven, found: Estimate, rounds: int) -> Estimate:
-        """Noise that takes each class for one other, if it explains more than it takes to name it.
+        """A permutation, if its gain in log-likelihood exceeds its description length.
 
-        The search begins with almost no noise, not at a matrix that was found: it would stay there.
-        Which classes these are is then asked again at the matrix' own rate.
+        The search begins with almost no noise, since from the matrix found it would not move. The
+        permutation is then estimated again at the rate of that matrix.
         """
         task, rate = self.task, self.rate(found.transition)
         other = self.pooled(logs_given, noise.uniform(STILL, task.classes), found.pool)
@@ -249,16 +227,17 @@ class Estimator:
         gain += simple_transitions.price_of_entries(predicted, found.transition)
         if gain <= likeliest.price(task.weight[self.noisy].sum()):
             return found
-        return other.with_form_of(found)._replace(permutation=likeliest.permutation)
+        form = found.form._replace(permutation=likeliest.permutation)
+        return other._replace(form=form)
 
     def least_rate(self, logs_given: LogsGiven, found: Estimate) -> float:
         """The smallest share of wrong labels that explains them about as well; 0 if time is up.
 
-        Where classes overlap, less noise and less certain models explain labels as well as more
-        noise and surer models do. So models are pooled anew for other rates. A likelihood falls
-        with the square of the distance from its maximum, so two rates tell where it has fallen too
-        far: the estimate, and as far away as counting alone would leave open. Where little is lost
-        there, a rate of next to nothing tells.
+        Where classes overlap, less noise and less certain models explain the labels as well as more
+        noise and surer models. So models are pooled again at other rates. The log-likelihood falls
+        with the square of the distance from its maximum, so its values at two rates tell where it
+        has fallen too far: at the estimate, and at the lower end of a binomial interval. If little
+        is lost there, the second rate is next to zero.
         """
         rate = self.rate(found.transition)
         if rate <= STILL or self.task.settings.is_over():

@@ -40,8 +40,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         More folds take longer, and help where rows are few: "auto" takes up to 8 below 2,000 rows,
         as long as that adds no more than about a second, and else 4.
     method : str or solver, default="auto"
-        How the weights of the models and the ridge of linear ones are searched for: "auto" is
-        Newton's method, anything else a method of `untuned.minimize`.
+        How the ridge of linear models is searched for: "auto" is a search by secants, anything else
+        a method of `untuned.minimize`.
     max_steps : int, default=4
         Steps of the search for the ridge of linear models, in each round.
     max_seconds : float or None, default=None

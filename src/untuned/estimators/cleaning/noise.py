@@ -36,31 +36,6 @@ def uniform(rate: float, classes: int) -> np.ndarray:
     return transition
 
 
-def first_guess(rows: Predicted) -> np.ndarray:
-    """The matrix, from a model that was itself trained on the given labels.
-
-    Such a model believes the noise, so its probabilities fit the given labels without any. But it
-    can be asked which class a row surely is: one whose probability is at least what it is on
-    average where that label is given (Northcutt, Jiang and Chuang, "Confident learning"). Where
-    classes overlap this sees noise that is the model's own doubt, so the guess goes half way to the
-    same noise in all classes.
-    """
-    probabilities, given, weight = rows
-    classes = probabilities.shape[1]
-    own = probabilities[np.arange(len(given)), given]
-    counts = np.bincount(given, weight, classes)
-    threshold = np.bincount(given, weight * own, classes) / np.maximum(counts, TINY)
-    sure = probabilities >= threshold
-    true = np.where(sure, probabilities, -1).argmax(1)
-    joint = np.zeros((classes, classes))
-    some = sure.any(1)
-    np.add.at(joint, (true[some], given[some]), weight[some])
-    joint += np.diag(counts) * 1e-3  # a class of which no row is sure is not all wrong
-    joint *= counts / np.maximum(joint.sum(0), TINY)  # as many of each given label as there are
-    rate = 1 - np.trace(joint) / joint.sum()
-    return 0.5 * (shrunk(joint) + uniform(rate, classes))
-
-
 def shrunk(joint: np.ndarray) -> np.ndarray:
     """The matrix from counts of (true, given), drawn towards the same noise in all classes.
 

@@ -1,6 +1,6 @@
-"""How much noise there can be, at most: what the rows show of which models are surest.
+"""An upper bound of the noise, from the rows of which the base models are surest.
 
-Wrong labels and overlapping classes look alike to a likelihood, but not on the surest rows.
+A likelihood does not tell wrong labels from overlapping classes. The surest rows do.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ class Ceiling(NamedTuple):
 
 
 def ceiling(rows: Predicted) -> Ceiling:
-    """The noise where a model is surest, which is no less than the noise there is.
+    """The share of labels on the surest rows that differ from the predicted class.
 
-    Labels that differ from what a model takes a row for are wrong, or the row lies where classes
-    overlap. Wrong ones are as many among the rows it is sure of as elsewhere, those of
-    overlapping classes fewer; so the share that is left among the surest rows is noise.
+    A label differs because it is wrong, or because classes overlap. Wrong labels are as frequent
+    on sure rows as on others; overlap is rarer there. So this share is no less than the noise.
     """
     probabilities, given, weight = rows
     taken_for, sure = probabilities.argmax(axis=1), probabilities.max(axis=1)
@@ -44,10 +43,11 @@ def ceiling(rows: Predicted) -> Ceiling:
 
 
 def _among_surest(differs: np.ndarray, weight: np.ndarray) -> float:
-    """The share that differs among the surest rows.
+    """The share that differs among the surest rows; rows come the surest first.
 
-    Rows come the surest first. Either all of them differ alike, or the surer half differs less:
-    how probable that is follows from the counts (beta priors, Jeffreys'). The mean over both.
+    Either all rows differ at one rate, or the surer half differs at a lower one, and then the same
+    question is put to that half. The counts tell how probable each case is (beta priors,
+    Jeffreys'), and the result is the mean over both.
     """
     rows, found = np.cumsum(weight), np.cumsum(weight * differs)
     last, left, share = len(rows) - 1, 1.0, 0.0
@@ -62,7 +62,7 @@ def _among_surest(differs: np.ndarray, weight: np.ndarray) -> float:
 
 
 def _falls(found: float, rows: float, found_all: float, rows_all: float) -> float:
-    """The probability that these rows differ less than the others, rather than as all do."""
+    """The probability that these rows differ at a lower rate than the others, not at the same."""
     others, rest = found_all - found, rows_all - rows
     split = betaln(found + 0.5, rows - found + 0.5) + betaln(others + 0.5, rest - others + 0.5)
     alike = betaln(found_all + 0.5, rows_all - found_all + 0.5) + betaln(0.5, 0.5)
@@ -73,10 +73,10 @@ def _falls(found: float, rows: float, found_all: float, rows_all: float) -> floa
 
 
 def separated(probabilities: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Entry [j, k]: 1 if most rows taken for k are clearly k, were j the only other class.
+    """Entry [j, k]: 1 if most rows predicted as k are clearly k and not j, else 0.
 
-    On the diagonal against all other classes, and in proportion where these rows are fewer than
-    half: near there, chance would decide.
+    The diagonal compares k with all other classes. It is twice the share of clear rows, at most 1,
+    since a step at one half would leave the decision to chance.
     """
     classes = probabilities.shape[1]
     best, clear = probabilities.argmax(axis=1), np.zeros((classes, classes))
@@ -92,12 +92,12 @@ def separated(probabilities: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def one_sided(transition: np.ndarray, rows: np.ndarray, apart: np.ndarray) -> np.ndarray:
-    """How much more of each class is labelled wrong than wrong labels are of that class.
+    """The share of each class that leaves it by wrong labels, less the share that comes in.
 
-    Classes that overlap are taken for each other in both directions. `rows` are how many there
-    are of each true class; what may be chance counts as nothing. Nor does what goes from j to a k
-    whose rows are not `apart` from j, at [j, k]; and a class counts as far as it is apart from all
-    others, at [j, j].
+    Overlap moves as many labels out of a class as into it. `rows` are the numbers of rows of the
+    true classes. A difference that may be chance counts as zero, and so do labels from j to a k
+    that is not `apart` from j, at [j, k]. The result is scaled by how far the class is apart from
+    all others, at [j, j].
     """
     counts = rows[:, None] * transition * apart
     np.fill_diagonal(counts, 0.0)
@@ -109,12 +109,12 @@ def one_sided(transition: np.ndarray, rows: np.ndarray, apart: np.ndarray) -> np
 def limited(transition: np.ndarray, most: np.ndarray) -> np.ndarray:
     """The matrix with at most so much noise in each class.
 
-    What is too much is taken from the largest entries: noise that is alike stays as it is, and
-    a neighbour that a class overlaps with comes down.
+    The largest entries of a row are cut to one level. Uniform noise thus stays uniform, and the
+    entry of a class that overlaps comes down.
     """
     off = transition * (1 - np.eye(len(transition)))
     ordered = -np.sort(-off, axis=1)
-    # With the k largest entries cut down to one level: what is left for each of them.
+    # The level of the k largest entries, for each k.
     rest = off.sum(axis=1, keepdims=True) - np.cumsum(ordered, axis=1)
     level = (most[:, None] - rest) / np.arange(1, len(off) + 1)
     under = np.append(ordered[:, 1:], np.zeros((len(off), 1)), axis=1)

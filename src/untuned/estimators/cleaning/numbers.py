@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
-from scipy.sparse import issparse, vstack
+from scipy.sparse import issparse
+
+from untuned.estimators.cleaning import labelled_rows
 
 FOLDS = 3
 ROUNDS = 2  # of training; the second believes labels as far as the first did
@@ -87,7 +89,7 @@ def rate(
     trusted = 0 if y_trusted is None else len(y_trusted)
     values = (np.r_[y, y_trusted] if trusted else y) - place
     values = values / scale
-    rows = stacked(X, X_trusted) if trusted else X
+    rows = labelled_rows.below(X, X_trusted) if trusted else X
     is_trusted = np.arange(len(values)) >= len(y)
     noisy = ~is_trusted
     fold = np.random.default_rng(seed).permutation(len(values)) % FOLDS
@@ -251,8 +253,3 @@ def _density(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     width = 0.9 * min(widest, stats.iqr(y) / 1.34 or widest) * len(y) ** -0.2
     kernels = stats.norm.pdf((places[:, None] - y) / width) / width
     return places, kernels.mean(axis=1)
-
-
-def stacked(X: Any, below: Any) -> Any:
-    """Two tables as one."""
-    return vstack([X, below], format="csr") if issparse(X) else np.vstack([X, below])

@@ -1,11 +1,11 @@
-"""Two forms of transition matrix with few numbers: few pairs of classes, and a permutation.
+"""Two transition matrices with few parameters: a few pairs of classes, and a permutation.
 
-Where classes are many and rows of each few, a full matrix drawn towards one rate does not see that
-each class has one other that it is taken for. And among ordered classes entries to both sides make
-up for what models cannot tell: they are likelier than the truth.
+A full matrix is shrunk towards one rate. With many classes and few rows of each it then misses that
+labels of a class go to one other class. With ordered classes it overfits: entries on both sides of
+the diagonal explain the errors of the models.
 
-Pairs are one rate for all classes, and few entries beside it. A permutation takes each class for
-one other, as often in all classes, and has two rates.
+The first form has one rate for all classes, and entries of their own for a few pairs. In the second
+form labels of each class go to one other class, at the same rate in all classes.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from untuned.estimators.cleaning import noise
 from untuned.estimators.cleaning.noise import MOST_ROUNDS, SMALL, TINY, CountsByLabel, Predicted
 
 ANY = 0.5  # rows that a pair loses in each round, half of one for each number that is estimated
-START = 0.1, 0.05  # rates of a permutation to begin with, of which the search soon knows better
+START = 0.1, 0.05  # rates of a permutation at the start of its search
 SMALL_SHARE = 1e-4  # change of a rate that is none
 
 
 def with_pairs(
     rows: Predicted, start: np.ndarray, most: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """The most likely matrix of at most so much noise in each class; True for its pairs.
+    """The most likely matrix with at most so much noise in each class; True for its pairs.
 
-    A pair stays if it is worth what it takes to name it among all pairs and to say how large it is
-    (the logarithm of their number, and half of that of the rows of its class).
+    A pair stays if its gain in log-likelihood exceeds its description length: the logarithm of the
+    number of pairs, plus half the logarithm of the rows of its class.
     """
     classes = len(start)
     every = ~np.eye(classes, dtype=bool)
@@ -44,10 +44,10 @@ def with_pairs(
 def _likeliest_pairs(
     rows: Predicted, start: np.ndarray, most: np.ndarray, pairs: np.ndarray, lost: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix, and the part of it that is of pairs.
+    """The matrix, and the part of it that pairs have of their own.
 
-    Expectation and maximization; a pair that loses rows in each round, and explains no more than
-    these, vanishes, and others get what it held (Figueiredo and Jain, 2002).
+    Expectation and maximization. Each pair loses `lost` rows in each round; one that explains no
+    more rows than that vanishes, and its rows go to others (Figueiredo and Jain, 2002).
     """
     classes, by_label = len(start), CountsByLabel(rows)
     others = ~np.eye(classes, dtype=bool)
@@ -71,7 +71,7 @@ def _likeliest_pairs(
 
 
 def _worth(rows: Predicted, transition: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """How much less likely (in logarithms) labels are if a pair's rows are of the right label."""
+    """The log-likelihood that is lost if a pair's rows count as rightly labelled instead."""
     probabilities, given, weight = rows
     total = np.maximum((probabilities * transition.T[given]).sum(axis=1), TINY)
     relative = probabilities / total[:, None]
@@ -85,7 +85,7 @@ def _worth(rows: Predicted, transition: np.ndarray, own: np.ndarray) -> np.ndarr
 
 
 class Permutation(NamedTuple):
-    """Which class each is taken for, and how often."""
+    """The class to which wrong labels of each class go, and how often."""
 
     permutation: np.ndarray
     to_it: float  # share of labels that go there
@@ -111,17 +111,16 @@ class Permutation(NamedTuple):
         return bool((twice == np.arange(len(twice))).any())
 
     def price(self, rows: float) -> float:
-        """What it takes to name it: one of those that are not mutual (about one in e^1.5 of all
-        permutations), and one number more than one rate for all classes has."""
+        """Its description length: one permutation of those that are not mutual (about one in e^1.5
+        of all), and one parameter more than a single rate has."""
         return float(gammaln(len(self.permutation) + 1)) - 1.5 + 0.5 * np.log(rows)
 
 
 def fit_permutation(rows: Predicted, permutation: np.ndarray | None = None) -> Permutation:
-    """The most likely, given a model of true labels, by expectation and maximization; which class
-    each is taken for may be known.
+    """The most likely one, given probabilities of true labels, by expectation and maximization.
 
-    Of labels k only the class that is taken for k matters, so the best permutation is an
-    assignment.
+    `permutation` is given where only the rates are to be found. Else it is the solution of an
+    assignment problem, as the likelihood of labels k depends on one other class alone.
     """
     given, known, (to_it, to_any) = rows.given, permutation is not None, START
     taken_for = np.empty(0, int) if permutation is None else permutation
@@ -147,8 +146,8 @@ def fit_permutation(rows: Predicted, permutation: np.ndarray | None = None) -> P
 
 
 def price_of_entries(rows: Predicted, transition: np.ndarray) -> float:
-    """What it takes to name a matrix' entries beyond one rate for all classes: how much less likely
-    the counts of (true, given) are if the entries had to be learned from them, as `shrunk` does."""
+    """The description length of a matrix beyond a single rate: the log-likelihood of the counts of
+    (true, given), less their evidence if the entries are learned from them, as in `shrunk`."""
     counts = CountsByLabel(rows).counts(transition)
     rate = 1 - np.trace(counts) / counts.sum()
     same = noise.uniform(rate, len(counts)) + TINY

@@ -1,12 +1,12 @@
 """From base models to the quality of each label, in two rounds.
 
-1. Base models learn the given labels, cheap models first. Each model's out-of-fold probabilities
-   are calibrated, so that they are right in the mean, and the noise is taken out of them. They are
-   pooled, and the transition matrix is estimated: a first guess from rows of which models are sure,
-   then by expectation and maximization (em.py). A model whose weight in the pool is zero is not
-   trained again.
-2. Models learn what labels probably should be. Their new probabilities are pooled with those of the
-   first round, the matrix is estimated anew, and Bayes' rule gives the quality of each label.
+1. Base models learn the given labels, cheap models first. Their out-of-fold probabilities are
+   calibrated, and the noise is taken out of them. They are pooled, and the transition matrix is
+   estimated by expectation and maximization (em.py). It starts from one rate for all classes, the
+   mean doubt of the best model. A model whose weight in the pool is zero is not trained again.
+2. The models learn soft targets, the probabilities of the true labels. Their new predictions are
+   pooled with those of the first round, the matrix is estimated again, and Bayes' rule gives the
+   quality of each label.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def fit_probabilities(
 
 
 def fit(task: Task, asked: list[Model], automatic: bool, yours: np.ndarray | None) -> Fitted:
-    """Both rounds; `yours` are probabilities that a user brought along."""
+    """Both rounds; `yours` are probabilities that the user gave."""
     estimator = Estimator(task)
     if automatic:
         asked = [Linear()] if issparse(task.X) else [Linear(), Trees()]
@@ -209,7 +209,7 @@ def _trained_first(task: Task, asked: list[Model]) -> tuple[list[Model], list[np
     found: list[np.ndarray] = []
     for model in asked:
         try:
-            # One there must be, however long it takes.
+            # The first model is trained however long it takes.
             found.append(model.first(task if trained else task.without_limit()))
         except TimeIsUpError:
             break
@@ -220,7 +220,7 @@ def _trained_first(task: Task, asked: list[Model]) -> tuple[list[Model], list[np
 def first_round(estimator: Estimator, out_of_fold: list[np.ndarray]) -> SoftTargets:
     """Calibrate and pool models that have learned the given labels.
 
-    Such models know the noise as well. So after calibration the noise is taken out of them.
+    Such models also predict the noise, which is taken out of them after calibration.
     """
     task, noisy = estimator.task, estimator.noisy
     at = np.arange(len(task.label))
@@ -232,12 +232,12 @@ def first_round(estimator: Estimator, out_of_fold: list[np.ndarray]) -> SoftTarg
         calibrations.append(pool)
         calibrated.append(found)
     best = max(calibrated, key=lambda p: task.weight @ np.log(p[at, task.label] + noise.TINY))
-    predicted = noise.Predicted(best[noisy], task.label[noisy], task.weight[noisy])
 
     def logs_given(transition: np.ndarray) -> np.ndarray:
         return np.stack([pools.logs_of(noise.without_noise(p, transition)) for p in calibrated])
 
-    guess = noise.first_guess(predicted)
+    doubt = 1 - np.average(best[at, task.label][noisy], weights=task.weight[noisy])
+    guess = noise.uniform(float(doubt), task.classes)
     first = estimator.estimate(logs_given, guess, len(calibrated), FIRST_TURNS)
     if scarce(task.X):
         first = first._replace(probabilities=first.probabilities.astype(np.float32))
