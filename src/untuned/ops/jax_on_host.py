@@ -28,7 +28,7 @@ from untuned.ops import Scalar, Tree, eager, jax_arrays, jax_compiling
 from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
-from untuned.ops.traced.derivatives import OF_GRADIENTS, derivative
+from untuned.ops.traced.derivatives import FIRST_ORDER, derivative
 from untuned.ops.traced.in_numpy import Sheet
 from untuned.ops.traced.listing import Operation
 from untuned.util import threads
@@ -146,7 +146,7 @@ class OnHost:
         try:
             lowered = program.lower(*arguments)
         except (TypeError, ValueError) as error:
-            if kind in OF_GRADIENTS:
+            if kind in FIRST_ORDER:
                 raise
             if forward:
                 return self._compiled(kind, function, arguments, False)
