@@ -242,7 +242,7 @@ def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
 
 
 def hessian_price(fn: Any, x: Tree, y: Tree, /) -> float:
-    from untuned.ops.traced.derivatives import price_of_compiled
+    from untuned.ops.traced.in_numpy import price_of_compiled
 
     counted = price_of_compiled(fn, x, y)
     # Without a count: as measured where one pass over the rows serves many columns, so that each

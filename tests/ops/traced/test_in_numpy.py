@@ -12,9 +12,8 @@ import pytest
 import untuned
 from untuned.ops import jax_on_host
 from untuned.ops.jax_on_host import OnHost
-from untuned.ops.traced import derivatives, in_numpy
-from untuned.ops.traced.derivatives import derivative
-from untuned.ops.traced.in_numpy import Sheet
+from untuned.ops.traced import in_numpy
+from untuned.ops.traced.in_numpy import Sheet, derivative
 from untuned.problem.derivatives import OnRows
 
 RNG = np.random.default_rng(0)
@@ -181,7 +180,7 @@ def test_a_quadratic_function_has_its_hessian_made_once(example):
     x, y, _, rows = example
     fn = lambda x, y, rows: jnp.mean((rows[0] @ y - rows[1]) ** 2) + jnp.sum(jnp.exp(x) * y**2)
     sheet = _sheet(fn, x, y, rows, "columns", "along y")
-    assert sheet.derivatives.price(6, True) < sheet.derivatives.price(6, False) / 2
+    assert sheet.price(6, True) < sheet.price(6, False) / 2
     blocks = [_units(6, np.float32, k, 3) for k in (0, 3)]
     for point in ((x, y), (x + 1, y - 1)):
         found = np.concatenate([sheet.evaluate("columns", *point, u, rows) for u in blocks])
@@ -313,7 +312,7 @@ def test_many_results_and_large_factors_are_compiled(monkeypatch, limit):
 
 
 def test_constants_of_derivatives_that_are_traced_one_after_another_are_told_apart(monkeypatch):
-    monkeypatch.setattr(derivatives, "derivative", lambda kind, function: function)
+    monkeypatch.setattr(in_numpy, "derivative", lambda kind, function: function)
     sheet, y = Sheet(), np.ones(3, np.float32)
     for k in range(20):  # each array goes after its trace, and the next may be at its address
         constant = lambda k=k: jnp.full(3, k, jnp.float32)

@@ -71,7 +71,7 @@ class Reader:
         self._count = 0
 
     def read(
-        self, closed: Any, structure: Any, arguments: tuple[Tree, ...], groups: list[int]
+        self, closed: Any, shape: Tree, arguments: tuple[Tree, ...], groups: list[int]
     ) -> Listing:
         """The places of a function's arguments and results; `groups` says what arguments are."""
         leaves = [jax.tree.leaves(argument) for argument in arguments]
@@ -84,7 +84,7 @@ class Reader:
             if group == ROWS:
                 self._look_at_rows(place, number, leaf)
         outputs = [self._whole(place) for place in self._inline(closed, inputs)]
-        return Listing(inputs, outputs, structure)
+        return Listing(inputs, outputs, jax.tree.structure(shape))
 
     def needed(
         self, outputs: list[int], known: frozenset[int] = frozenset()
