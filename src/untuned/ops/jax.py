@@ -11,16 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax import tree_util as tu
+from jax.sharding import AxisType, PartitionSpec
 
-from untuned.ops import Scalar, Tree, UntraceableError, jax_arrays, jax_compiling
+from untuned.ops import Scalar, Tree, jax_arrays, jax_compiling, jax_processes
 
 name = "jax"
 compiles = True
-VALUE_ASKED_FOR = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
 AT_ONCE = 2**26  # bytes of one column of rows for all unit vectors that a Hessian is made with
 
 tree_map = jax.tree.map
@@ -32,19 +28,15 @@ while_loop = lax.while_loop
 flatten = tu.tree_flatten
 unflatten = tu.tree_unflatten
 eigh = jnp.linalg.eigh
-max_over_processes = jax_arrays.max_over_processes
-sum_over_processes = jax_arrays.sum_over_processes
-is_main_process, same_on_all = jax_arrays.is_main_process, jax_arrays.same_on_all
-place_like = jax_arrays.place_like
+max_over_processes = jax_processes.max_over_processes
+sum_over_processes = jax_processes.sum_over_processes
+is_main_process, same_on_all = jax_arrays.is_main_process, jax_processes.same_on_all
+place_like, paths, size = jax_arrays.place_like, jax_arrays.paths, jax_arrays.size
 precision, asarray, without_copy = jax_arrays.precision, jax_arrays.asarray, jax_arrays.without_copy
 dtype_name, device_name = jax_arrays.dtype_name, jax_arrays.device_name
 to_numpy, to_host, from_host = jax_arrays.to_numpy, jax_arrays.to_host, jax_arrays.from_host
 pieces, as_given, sync = jax_arrays.pieces, jax_arrays.as_given, jax_arrays.sync
-head = jax_arrays.head
-
-
-def paths(tree: Tree, /) -> list[str]:
-    return [tu.keystr(path) for path, _ in tu.tree_flatten_with_path(tree)[0]]
+head, output_of = jax_arrays.head, jax_arrays.output_of
 
 
 def zeros_like(tree: Tree, /) -> Tree:
@@ -57,10 +49,6 @@ def axpy(a: Scalar, x: Tree, y: Tree, /) -> Tree:
 
 def sub(a: Tree, b: Tree, /) -> Tree:
     return jax.tree.map(jnp.subtract, a, b)
-
-
-def size(tree: Tree, /) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def dot(a: Tree, b: Tree, /) -> Scalar:
@@ -104,7 +92,25 @@ def in_order(tree: Tree, /) -> Tree:
 def take(tree: Tree, indices: Any, /) -> Tree:
     # The indices come from our own stream: no bounds need checking.
     rows = jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)
-    return jax_arrays.dealt(rows)
+    return _dealt(rows)
+
+
+def _dealt(rows: Tree) -> Tree:
+    """Rows of a batch dealt out over the devices of a run, where their number goes round.
+
+    Left to itself the compiler would have every device compute on all of them.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or any(kind != AxisType.Auto for kind in mesh.axis_types):
+        return rows
+    place = PartitionSpec(mesh.axis_names)
+
+    def deal(leaf: Any) -> Any:
+        if leaf.shape[0] % mesh.size:
+            return leaf
+        return lax.with_sharding_constraint(leaf, place)
+
+    return jax.tree.map(deal, rows)
 
 
 class Rows(NamedTuple):
@@ -242,7 +248,7 @@ def hessian(fn: Any, x: Tree, y: Tree, /) -> Any:
 
 
 def hessian_price(fn: Any, x: Tree, y: Tree, /) -> float:
-    from untuned.ops.traced.derivatives import price_of_compiled
+    from untuned.ops.traced.in_numpy import price_of_compiled
 
     counted = price_of_compiled(fn, x, y)
     # Without a count: as measured where one pass over the rows serves many columns, so that each
@@ -264,31 +270,6 @@ def columns_at_once(y: Tree, rows: Tree) -> int:
     itemsize = jnp.result_type(*jax.tree.leaves(y)).itemsize
     of_one = sum(leaf.shape[0] * itemsize for leaf in jax.tree.leaves(rows)[:1])
     return max(8, min(size(y), AT_ONCE // max(1, of_one)))
-
-
-def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
-    foreign: list[str] = []
-
-    def call(*args: Tree) -> Any:
-        out = fn(*args)
-        if isinstance(out, jax.Array | np.ndarray | np.generic | complex | float | int):
-            return out
-        foreign.append(type(out).__name__)
-        return 0.0
-
-    try:
-        out = jax.eval_shape(call, *args)
-    except jax.errors.TracerArrayConversionError as error:
-        raise UntraceableError(
-            "makes NumPy arrays of what it is given, as NumPy's functions do; NumPy and JAX arrays "
-            "run on JAX, so write it in jax.numpy, for example jnp.exp in place of np.exp."
-        ) from error
-    except VALUE_ASKED_FOR as error:
-        raise UntraceableError(
-            "asks for the value of an array, as if, while, float() and .item() do; JAX runs it "
-            "once without values, so write it in jax.numpy, for example jnp.where in place of if."
-        ) from error
-    return tuple(out.shape), foreign[0] if foreign else out.dtype.name
 
 
 def compile(fn: Callable, /, *args: Any, effort: str = "full") -> Callable:

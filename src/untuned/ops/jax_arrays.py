@@ -7,8 +7,7 @@ not fit). The host of each process sees only a part of an array.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -18,8 +17,14 @@ import numpy as np
 from jax import tree_util as tu
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from untuned.ops import Tree
+from untuned.ops import Tree, UntraceableError
 from untuned.ops.eager import in_dtype
+
+VALUE_ASKED_FOR = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
 
 
 @contextmanager
@@ -74,6 +79,39 @@ def dtype_name(leaf: Any, /) -> str:
 
 def device_name(leaf: Any, /) -> str:
     return ", ".join(sorted(str(device) for device in leaf.devices()))
+
+
+def paths(tree: Tree, /) -> list[str]:
+    return [tu.keystr(path) for path, _ in tu.tree_flatten_with_path(tree)[0]]
+
+
+def size(tree: Tree, /) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def output_of(fn: Callable, /, *args: Tree) -> tuple[tuple[int, ...], str]:
+    foreign: list[str] = []
+
+    def call(*args: Tree) -> Any:
+        out = fn(*args)
+        if isinstance(out, jax.Array | np.ndarray | np.generic | complex | float | int):
+            return out
+        foreign.append(type(out).__name__)
+        return 0.0
+
+    try:
+        out = jax.eval_shape(call, *args)
+    except jax.errors.TracerArrayConversionError as error:
+        raise UntraceableError(
+            "makes NumPy arrays of what it is given, as NumPy's functions do; NumPy and JAX arrays "
+            "run on JAX, so write it in jax.numpy, for example jnp.exp in place of np.exp."
+        ) from error
+    except VALUE_ASKED_FOR as error:
+        raise UntraceableError(
+            "asks for the value of an array, as if, while, float() and .item() do; JAX runs it "
+            "once without values, so write it in jax.numpy, for example jnp.where in place of if."
+        ) from error
+    return tuple(out.shape), foreign[0] if foreign else out.dtype.name
 
 
 def to_numpy(leaf: Any, /) -> np.ndarray:
@@ -198,24 +236,6 @@ def _shapes(tree: Tree) -> Any:
     return jax.tree.map(lambda leaf: np.shape(leaf), tree)
 
 
-def dealt(rows: Tree) -> Tree:
-    """Rows of a batch dealt out over the devices of a run, where their number goes round.
-
-    Left to itself the compiler would have every device compute on all of them.
-    """
-    mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty or any(kind != AxisType.Auto for kind in mesh.axis_types):
-        return rows
-    place = PartitionSpec(mesh.axis_names)
-
-    def deal(leaf: Any) -> Any:
-        if leaf.shape[0] % mesh.size:
-            return leaf
-        return jax.lax.with_sharding_constraint(leaf, place)
-
-    return jax.tree.map(deal, rows)
-
-
 def is_shared(tree: Tree) -> bool:
     """Whether other processes hold a part of it."""
     arrays = (leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array))
@@ -243,15 +263,6 @@ def _pieces(leaf: jax.Array) -> list[tuple[int, np.ndarray]]:
     ]
 
 
-def gathered(content: bytes) -> list[bytes]:
-    """The bytes that each process sends, equally many from each."""
-    from jax.experimental import multihost_utils
-
-    # Bytes, since numbers would take the width that JAX is set to.
-    told = multihost_utils.process_allgather(np.frombuffer(content, np.uint8))
-    return [bytes(row) for row in np.asarray(told)]
-
-
 @contextmanager
 def together() -> Iterator[None]:
     """Inside, the loss of another process raises one plain sentence."""
@@ -268,25 +279,5 @@ def together() -> Iterator[None]:
         ) from None
 
 
-def max_over_processes(number: float, like: Tree, /) -> float:
-    if not is_shared(like):
-        return number
-    return max(struct.unpack("d", told)[0] for told in gathered(struct.pack("d", number)))
-
-
-def sum_over_processes(number: int, like: Tree, /) -> int:
-    if not is_shared(like):
-        return number
-    told = (struct.unpack("Q", told)[0] for told in gathered(struct.pack("Q", number)))
-    return sum(told) % 2**64
-
-
 def is_main_process(like: Tree, /) -> bool:
     return not is_shared(like) or jax.process_index() == 0
-
-
-def same_on_all(text: str, like: Tree, /) -> bool:
-    if not is_shared(like):
-        return True
-    digest = int.from_bytes(text.encode(), "little") % (2**61 - 1)
-    return len(set(gathered(struct.pack("Q", digest)))) == 1

@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax import lax
 from jax.experimental.compilation_cache import compilation_cache
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from untuned.ops import Tree
 
@@ -175,9 +177,37 @@ def _turns(jaxpr: Any) -> float:
         name = equation.primitive.name
         if name == "while" or name.endswith("callback") or name == "ffi_call":
             return math.inf
-        bodies = [part for part in equation.params.values() if hasattr(part, "eqns")]
-        bodies += [p.jaxpr for p in equation.params.values() if hasattr(p, "consts")]
-        bodies += [p.jaxpr for p in equation.params.get("branches", ())]
-        inside = max(map(_turns, bodies), default=1.0)
+        inside = max(map(_turns, _programs_in(equation)), default=1.0)
         most = max(most, inside * (equation.params["length"] if name == "scan" else 1))
     return most
+
+
+def counted(jaxpr: Any) -> int:
+    """Two operations for each term of a product of matrices, and one for each number that comes
+    out of anything else; a loop of unknown length counts as one turn."""
+    count = 0
+    for equation in jaxpr.eqns:
+        within = _programs_in(equation)
+        if within:
+            times = equation.params.get("length", 1)  # of a scan
+            count += times * sum(map(counted, within))
+            continue
+        terms = 1
+        if equation.primitive is lax.dot_general_p:
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            shape = equation.invars[0].aval.shape
+            terms = 2 * math.prod(shape[axis] for axis in contracted)
+        elif equation.primitive is lax.conv_general_dilated_p:
+            terms = 2 * math.prod(equation.invars[1].aval.shape[1:])
+        count += terms * sum(math.prod(out.aval.shape) for out in equation.outvars)
+    return count
+
+
+def _programs_in(equation: Any) -> list[Any]:
+    """What an operation holds, such as the body of a loop or the branches of a condition."""
+    given = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
+    return [getattr(part, "jaxpr", part) for part in given if _is_program(part)]
+
+
+def _is_program(part: Any) -> bool:
+    return isinstance(part, Jaxpr | ClosedJaxpr)

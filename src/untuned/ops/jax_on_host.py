@@ -28,8 +28,7 @@ from untuned.ops import Scalar, Tree, eager, jax_arrays, jax_compiling
 from untuned.ops import jax as base
 from untuned.ops import numpy as host
 from untuned.ops.cache import kept_for
-from untuned.ops.traced.derivatives import OF_GRADIENTS, derivative
-from untuned.ops.traced.in_numpy import Sheet
+from untuned.ops.traced.in_numpy import FIRST_ORDER, Sheet, derivative
 from untuned.ops.traced.listing import Operation
 from untuned.util import threads
 
@@ -101,7 +100,7 @@ class OnHost:
     def _hessian_price(self, fn: Any, x: Tree, y: Tree) -> float:
         if not isinstance(self._get("along y", fn, x, y, y), partial):
             return base.hessian_price(fn, x, y)
-        return self._sheets[self._key(fn)].derivatives.price(host.size(y), True)
+        return self._sheets[self._key(fn)].price(host.size(y), True)
 
     def _call(self, kind: str, fn: Any, *variables: Tree) -> Any:
         return self._get(kind, fn, *variables)(*variables, *_rows(fn))
@@ -146,7 +145,7 @@ class OnHost:
         try:
             lowered = program.lower(*arguments)
         except (TypeError, ValueError) as error:
-            if kind in OF_GRADIENTS:
+            if kind in FIRST_ORDER:
                 raise
             if forward:
                 return self._compiled(kind, function, arguments, False)

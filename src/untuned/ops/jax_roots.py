@@ -5,8 +5,8 @@ Vectors are one axis long and numbers are vectors of one entry; `jax.vmap` makes
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from untuned.ops import Tree, cache
+from untuned.ops import Tree, cache, jax_compiling
 
 PART = 2**17  # numbers that problems solved together hold, so that they stay near the processor
 ROUNDING = 8  # times the spacing of numbers: by how much products with one matrix may differ
@@ -24,6 +23,21 @@ ROUNDING = 8  # times the spacing of numbers: by how much products with one matr
 where, isfinite, maximum, solve = jnp.where, jnp.isfinite, jnp.maximum, jnp.linalg.solve
 sort, zeros_like, join, stack = jnp.sort, jnp.zeros_like, jnp.concatenate, jnp.stack
 broadcast_to, broadcast_shapes = jnp.broadcast_to, jnp.broadcast_shapes
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Inside, one sentence says what is wrong where inner cannot be differentiated forward."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        if "custom_vjp" not in reason and "do not support JVP" not in reason:
+            raise
+        raise ValueError(
+            f"argmin needs a derivative of inner that a rule in it does not have ({reason}); write "
+            "inner without that rule, or give the rule by jax.custom_jvp."
+        ) from error
 
 
 def eye(size: int, like: Any) -> Any:
@@ -130,37 +144,14 @@ class Function:
         return lax.cond(asked[0], look, lambda _: asked, None)
 
 
+@explained()
 def operations(function: Callable, y: Any) -> int:
-    """What a product with the Hessian of a function of y takes, roughly: two operations for each
-    term of a product of matrices, and one for each number that comes out of anything else."""
+    """What a product with the Hessian of a function of y takes, roughly."""
     _, product = jax.linearize(jax.grad(function), y)
-    return _operations(jax.make_jaxpr(product)(y).jaxpr)
+    return jax_compiling.counted(jax.make_jaxpr(product)(y).jaxpr)
 
 
-def _is_program(part: Any) -> bool:
-    return isinstance(part, Jaxpr | ClosedJaxpr)
-
-
-def _operations(jaxpr: Any) -> int:
-    count = 0
-    for equation in jaxpr.eqns:
-        given = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
-        within = [getattr(part, "jaxpr", part) for part in given if _is_program(part)]
-        if within:
-            times = equation.params.get("length", 1)  # of a scan
-            count += times * sum(_operations(part) for part in within)
-            continue
-        terms = 1
-        if equation.primitive is lax.dot_general_p:
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            shape = equation.invars[0].aval.shape
-            terms = 2 * math.prod(shape[axis] for axis in contracted)
-        elif equation.primitive is lax.conv_general_dilated_p:
-            terms = 2 * math.prod(equation.invars[1].aval.shape[1:])
-        count += terms * sum(math.prod(out.aval.shape) for out in equation.outvars)
-    return count
-
-
+@explained()
 def compiled(function: Callable, given: Tree, y: Any) -> tuple[Callable, Callable]:
     """Value with gradient, and Hessian, of function(given, y) as functions of y.
 
@@ -205,6 +196,7 @@ def nothing(tree: Tree) -> Any:
     return sum((0 * leaf).sum() for leaf in leaves)
 
 
+@explained()
 def root(optimality: Callable, y: Any, solve_linear: Callable) -> Any:
     """y, where optimality(y) = 0, with the derivatives that follow from that.
 
@@ -234,6 +226,7 @@ def solve_symmetric(solve: Callable) -> Callable:
     return lambda product, b: lax.custom_linear_solve(product, b, solve, symmetric=True)
 
 
+@explained()
 def in_parts(function: Callable, y: Any) -> Tree:
     """function(y); if `jax.vmap` makes a stack of it, a part of it after the other.
 

@@ -22,7 +22,7 @@ SMALL = 32  # rows and columns of a matrix that LAPACK inverts in one piece
 
 compiles = eager.compiles
 flatten, unflatten, paths = eager.flatten, eager.unflatten, eager.paths
-tree_map, size, unravel = eager.tree_map, eager.size, eager.unravel
+size, unravel = eager.size, eager.unravel
 hypot, isfinite, maximum, floor = eager.hypot, eager.isfinite, eager.maximum, eager.floor
 logical_not = eager.logical_not
 scalar, number, counter, cast = eager.scalar, eager.number, eager.counter, eager.cast
@@ -33,6 +33,15 @@ max_over_processes, sum_over_processes = eager.max_over_processes, eager.sum_ove
 is_main_process, same_on_all = eager.is_main_process, eager.same_on_all
 as_given, place_like = eager.as_given, eager.place_like
 clip = np.clip
+
+
+def tree_map(fn: Callable, tree: Tree, /, *rest: Tree) -> Tree:
+    def leaf(*leaves: Any) -> Any:
+        found = fn(*leaves)
+        # NumPy's arithmetic turns an array without axes into a scalar, which is no array.
+        return np.asarray(found) if isinstance(found, np.generic) else found
+
+    return eager.tree_map(leaf, tree, *rest)
 
 
 def zeros_like(tree: Tree, /) -> Tree:

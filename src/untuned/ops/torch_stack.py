@@ -186,7 +186,17 @@ def _mapped(function: Callable, dims: tuple) -> Callable:
     # Where gradients are off, torch's second derivatives of linear solves under vmap are wrong.
     @torch.enable_grad()
     def mapped(arrays: tuple, *stacked: Any) -> Any:
-        return torch.func.vmap(function, in_dims=(dims, *[0] * len(stacked)))(arrays, *stacked)
+        try:
+            return torch.func.vmap(function, in_dims=(dims, *[0] * len(stacked)))(arrays, *stacked)
+        except RuntimeError as error:
+            if "INTERNAL ASSERT" not in str(error):
+                raise
+            reason = str(error).partition(", please report")[0][:200]
+            raise RuntimeError(
+                "torch.func.vmap cannot take derivatives of an operation in inner, such as "
+                f"torch.linalg.lu_factor ({reason}); write it by another, such as "
+                "torch.linalg.solve, or call argmin within fewer vmaps."
+            ) from error
 
     return mapped
 

@@ -9,8 +9,7 @@ import pytest
 
 import untuned
 from untuned.ops.traced import regrouping
-from untuned.ops.traced.derivatives import derivative
-from untuned.ops.traced.in_numpy import Sheet
+from untuned.ops.traced.in_numpy import Sheet, derivative
 from untuned.ops.traced.tangents import V, X, Y
 from untuned.util import watch
 

@@ -9,8 +9,7 @@ import pytest
 from scipy import sparse
 
 from untuned.ops.traced import sparse_rows
-from untuned.ops.traced.derivatives import derivative
-from untuned.ops.traced.in_numpy import Sheet
+from untuned.ops.traced.in_numpy import Sheet, derivative
 
 RNG = np.random.default_rng(3)
 ROWS, COLUMNS, CLASSES = 40, 16, 3
@@ -131,5 +130,5 @@ def test_the_price_of_a_hessian_counts_what_is_not_zero():
         sheet, y = Sheet(), np.zeros(size)
         with jax.enable_x64(True):
             assert sheet.add("along y", logistic, (y, y, y, rows))
-        prices.append(sheet.derivatives.price(size, True))
+        prices.append(sheet.price(size, True))
     assert prices[0] > prices[1]

@@ -26,15 +26,60 @@ import jax
 import numpy as np
 
 from untuned.ops import Tree
-from untuned.ops.traced.derivatives import Derivatives, groups
-from untuned.ops.traced.listing import Operation
+from untuned.ops import jax as base
+from untuned.ops.traced.listing import Listing, Operation, Reader
 from untuned.ops.traced.regrouping import CutError
 from untuned.ops.traced.rules import UnknownError
-from untuned.ops.traced.tangents import ROWS, UNITS, V
+from untuned.ops.traced.tangents import ROWS, UNITS, V, X, Y, groups
 
 KEPT = 0.5  # of the memory of the rows, for what may be needed again
 FEW = 2**16  # bytes that are kept whatever the rows take
 NO_UNITS = -1
+FIRST_ORDER = {"value", "value_and_grads", "value_and_grad_y", "grad_y"}
+
+
+def derivative(kind: str, fn: Callable, forward: bool = True) -> Callable:
+    """`kind` is a name of Ops, "along x", "along y" or "along xy", or "columns".
+
+    Products are forward over reverse, or else reverse over reverse, for functions with a reverse
+    rule of their own and no forward one.
+    """
+    if kind == "value":
+        return lambda *arguments: fn(*arguments)  # a function of its own, traced for this run
+    if kind == "value_and_grads":
+        return jax.value_and_grad(fn, argnums=(0, 1))
+    if kind == "value_and_grad_y":
+        return jax.value_and_grad(fn, argnums=1)
+    if kind == "grad_y":
+        return jax.grad(fn, argnums=1)
+    if kind == "columns":
+        return columns(_product("y", fn, forward))
+    return _product(kind.removeprefix("along "), fn, forward)
+
+
+def _product(wrt: str, fn: Callable, forward: bool) -> Callable:
+    """(x, y, v, ...) -> grad_yy fn v ("y"), grad_xy fn v ("x") or both ("xy")."""
+    places: Any = {"x": 0, "y": 1, "xy": (0, 1)}[wrt]
+
+    def product(x: Tree, y: Tree, v: Tree, *rows: Tree) -> Tree:
+        if forward:
+            return jax.jvp(lambda y: jax.grad(fn, argnums=places)(x, y, *rows), (y,), (v,))[1]
+        _, pull = jax.vjp(lambda x, y: jax.grad(fn, argnums=1)(x, y, *rows), x, y)
+        in_x, in_y = pull(v)
+        return {"x": in_x, "y": in_y, "xy": (in_x, in_y)}[wrt]
+
+    return product
+
+
+def columns(product: Callable) -> Callable:
+    """(x, y, units, ...) -> the rows of grad_yy fn that belong to some unit vectors."""
+
+    def of_units(x: Tree, y: Tree, units: Any, *rows: Tree) -> Any:
+        return jax.vmap(
+            lambda unit: base.ravel(product(x, y, base.unravel(unit, y), *rows))
+        )(units)  # fmt: skip
+
+    return of_units
 
 
 class Step(NamedTuple):
@@ -59,8 +104,8 @@ class Sheet:
     """The operations of a function of (x, y, rows) and of its derivatives, and known results."""
 
     def __init__(self) -> None:
-        self.derivatives = Derivatives()
-        self._reader, self._listings = self.derivatives.reader, self.derivatives.listings
+        self._reader = Reader()
+        self._listings: dict[str, Listing] = {}
         self._plans: dict[Any, Plan] = {}
         self._border: set[int] = set()
         self._given: dict[int, list[Any]] = {}  # the last arguments, by what they are
@@ -75,7 +120,8 @@ class Sheet:
     ) -> bool:  # fmt: skip
         """Read a function's derivative; whether NumPy has all of its operations, and they fit."""
         try:
-            listing = self.derivatives.read(kind, function, arguments)
+            made = jax.make_jaxpr(derivative(kind, function), return_shape=True)(*arguments)
+            listing = self._reader.read(*made, arguments, groups(kind, arguments))
         except (UnknownError, TypeError, ValueError):
             return False  # compiling it says what is wrong
         if not fits(self._reader.needed(listing.outputs)):
@@ -84,6 +130,25 @@ class Sheet:
         self._plans.clear()
         self._border = self._find_border()
         return True
+
+    def price(self, variables: int, remembers: bool) -> float:
+        """What another Hessian costs, in products with it, by counting their operations.
+
+        Parts that depend on rows alone may be remembered. That counts only where it makes much of a
+        difference, so that runs on one device and on several agree. A power of two: a factor
+        written differently must not change when Hessians are made, and a price that is wrong by
+        half costs little (docs/lab/clock.md).
+        """
+        uses = self._reader.uses
+        steps = self._reader.needed(self._listings["along y"].outputs)
+        steps = [step for step in steps if uses[step.writes] & V]
+        product, each = sum(step.work for step in steps), sum(step.each for step in steps)
+        changing = sum(step.each for step in steps if uses[step.writes] & (X | Y))
+        if remembers and 2 * changing < each:
+            each = changing
+        if not product or not each:
+            return float(variables)
+        return min(float(variables), 2.0 ** round(math.log2(variables * each / product)))
 
     def evaluate(self, kind: str, *arguments: Tree) -> Tree:
         """A derivative that was added, on arrays that NumPy can see."""
@@ -197,6 +262,16 @@ class Sheet:
                         border.add(place)
         own = {one.writes for one in reader.operations} - reader.views
         return {place for place in border & own if not reader.uses[place] & V}
+
+
+def price_of_compiled(fn: Any, x: Tree, y: Tree) -> float | None:
+    """The price where all is computed each time; None where an operation is not known."""
+    function, rows = (fn.function, (fn.rows,)) if hasattr(fn, "rows") else (fn, ())
+    shapes = lambda tree: jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), tree)
+    x, y, rows = shapes((x, y, rows))
+    sheet = Sheet()
+    known = sheet.add("along y", function, (x, y, y, *rows))
+    return sheet.price(base.size(y), False) if known else None
 
 
 def _memory(array: np.ndarray) -> int:

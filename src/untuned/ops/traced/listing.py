@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,9 +17,6 @@ from untuned.ops import Tree
 from untuned.ops.traced import products, regrouping, sparse_rows, tangents
 from untuned.ops.traced.rules import FLOATS, PLAIN, UnknownError, rules
 from untuned.ops.traced.tangents import ROWS, TANGENT, UNITS
-
-if TYPE_CHECKING:
-    from untuned.ops.traced.derivatives import Traced
 
 CALLS = {  # operations that only hold others
     "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat",
@@ -73,19 +70,21 @@ class Reader:
         self.kinds: dict[int, Any] = {}
         self._count = 0
 
-    def read(self, found: Traced, arguments: tuple[Tree, ...], groups: list[int]) -> Listing:
+    def read(
+        self, closed: Any, shape: Tree, arguments: tuple[Tree, ...], groups: list[int]
+    ) -> Listing:
         """The places of a function's arguments and results; `groups` says what arguments are."""
         leaves = [jax.tree.leaves(argument) for argument in arguments]
         marks = [(g, n) for g, part in zip(groups, leaves, strict=True) for n in range(len(part))]
         inputs = [
             self._input(variable.aval, *mark)
-            for variable, mark in zip(found.closed.jaxpr.invars, marks, strict=True)
+            for variable, mark in zip(closed.jaxpr.invars, marks, strict=True)
         ]
         for place, (group, number), leaf in zip(inputs, marks, chain(*leaves), strict=True):
             if group == ROWS:
                 self._look_at_rows(place, number, leaf)
-        outputs = [self._whole(place) for place in self._inline(found.closed, inputs)]
-        return Listing(inputs, outputs, found.structure)
+        outputs = [self._whole(place) for place in self._inline(closed, inputs)]
+        return Listing(inputs, outputs, jax.tree.structure(shape))
 
     def needed(
         self, outputs: list[int], known: frozenset[int] = frozenset()

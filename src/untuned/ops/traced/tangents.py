@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from untuned.ops import Tree
+
 if TYPE_CHECKING:
     from untuned.ops.traced.listing import Reader
 
@@ -23,6 +25,12 @@ TANGENT = V | UNITS
 MOVES = {"split", "slice", "reshape", "squeeze", "expand_dims", "transpose", "copy"}
 SAME = {"copy", "convert_element_type"}
 SPREADS = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", *SAME}
+
+
+def groups(kind: str, arguments: tuple[Tree, ...]) -> list[int]:
+    """What each argument is: x, y, perhaps vectors, perhaps rows."""
+    along = [UNITS] if kind == "columns" else [V] if kind.startswith("along") else []
+    return [X, Y, *along, ROWS][: len(arguments)]
 
 
 def is_zero(reader: Reader, name: str, reads: tuple[int, ...]) -> bool:

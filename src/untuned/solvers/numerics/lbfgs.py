@@ -57,7 +57,7 @@ def pairs(ops: Ops, memory: Pairs) -> list[Pair]:
 
 
 def restricted(ops: Ops, known: list[Pair], mask: Tree) -> list[Pair]:
-    """What the pairs say of some entries alone, those with a mask of one."""
+    """What the pairs say of some entries alone, those where the mask is true."""
     found = []
     for whole in known:
         s, z = (ops.tree_map(lambda part, one: part * one, each, mask) for each in whole[:2])
@@ -159,7 +159,7 @@ def _inside(
     That leaves entries where they are that a bound holds. Entries that BFGS takes beyond a bound
     stop there; where that costs most of the descent, they are not free either.
     """
-    mask = ops.tree_map(lambda move: (move != 0) * 1.0, spectral)
+    mask = ops.tree_map(lambda move: move != 0, spectral)
     for _ in range(MOST_MASKS):
         free = restricted(ops, known, mask)
         if not free:
@@ -170,6 +170,6 @@ def _inside(
         at = project(aim)
         moved = ops.sub(at, x)
         if ops.dot(slopes, moved) <= KEPT * ops.dot(slopes, wanted):
-            return ops.tree_map(lambda a, b, one: one * a + (1 - one) * b, moved, spectral, mask)
+            return ops.tree_map(lambda a, b, one: one * a + ~one * b, moved, spectral, mask)
         mask = ops.tree_map(lambda one, a, b: one * (a == b), mask, aim, at)
     return spectral
