@@ -234,11 +234,10 @@ def _is_finite(ops: Ops, info: Info) -> Scalar:
 def _answers_for_y(solver: Solver) -> bool:
     """Whether a method vouches for the y of its `measure`, and no look at its gradient is needed.
 
-    That is so where its inner loop ends by a test (the gradients of such a step cannot be told
-    beforehand), and where the measure is a mean over many steps. A fixed number of steps on y may
-    be far too few.
+    That is so where its inner loop ends by a test, and where the measure is a mean over many steps.
+    A number of steps on y that nothing tests may be far too few.
     """
-    return solver.loops == "double" and (solver.averages or solver.cost.inner_grad is None)
+    return solver.loops == "double" and (solver.averages or solver.tests_inner)
 
 
 def _inner_is_solved(info: Info, reference: Reference) -> Scalar:
