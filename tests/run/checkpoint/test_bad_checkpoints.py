@@ -35,6 +35,22 @@ def test_checkpoint_is_a_folder(library, tmp_path):
         minimize(library, checkpoint=str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (os.mkfifo, "is no plain file"),
+        (lambda path: path.symlink_to(path.name), "is a link that leads in a circle"),
+    ],
+)
+def test_checkpoint_is_nothing_to_write_to(make, what, tmp_path):
+    path = tmp_path / "run"
+    make(path)
+    before = path.lstat()
+    with refused(f"checkpoint={str(path)!r} {what}; expected the path of a file"):
+        minimize("torch", checkpoint=path)
+    assert path.lstat() == before
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_checkpoint_is_in_no_folder(library, tmp_path):
     path = tmp_path / "missing" / "run"
