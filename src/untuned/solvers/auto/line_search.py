@@ -80,7 +80,7 @@ def search(o: Oracles, state: State, batch: Batch, renewal: Renewal, most: int) 
             has_v, work = has_v and not solved.indefinite, work.plus(solved.work)
         value, error, falls = _corrected(o, state, s, f, found, v)
         promised = s * state.slope
-        refine = error > -SHARE * promised and not found.stuck
+        refine = error > max(-SHARE * promised, 0.0) and not found.stuck
         accepted = is_first or (falls and not refine)
         if accepted or is_last or watch.says_stop():
             break
