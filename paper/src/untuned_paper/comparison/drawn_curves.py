@@ -68,10 +68,9 @@ def figure(records: pandas.DataFrame, problems: list[str], axis: str, height: st
             for curve in drawn:
                 handles[curve.name] = _draw(panel, curve)
             _name_the_lost(panel, drawn)
-            begun = any(max(curve.across) > 0 for curve in drawn)  # or there was no time for a step
             panel.set(title=f"{problem}: {title}", xlabel=AXES[axis])
-            panel.set_xscale("log" if begun else "linear")
-            panel.set_ylim(limits(records, problem, height))
+            if any(max(curve.across) > 0 for curve in drawn):  # there was time for a step
+                panel.set(xscale="log", ylim=limits(records, problem, height))
             if height == GAP:
                 panel.set_yscale("log")
                 for target in standings.TARGETS.values():
