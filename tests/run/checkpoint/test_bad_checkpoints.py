@@ -227,10 +227,8 @@ def test_checkpoint_cannot_be_opened(library, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # its name must be short
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("run")
-        with refused("The checkpoint run cannot be read (", REMEDY) as caught:
+        with refused("checkpoint='run' is no plain file; expected the path of a file"):
             saved_run(library, "run")
-        # safetensors says of every file it cannot open that there is none.
-        assert "No such file" not in str(caught.value)
         assert (tmp_path / "run").is_socket()
         assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
