@@ -70,7 +70,10 @@ def figure(records: pandas.DataFrame, problems: list[str], axis: str, height: st
             _name_the_lost(panel, drawn)
             panel.set(title=f"{problem}: {title}", xlabel=AXES[axis])
             if any(max(curve.across) > 0 for curve in drawn):  # there was time for a step
-                panel.set(xscale="log", ylim=limits(records, problem, height))
+                panel.set_xscale("log")
+            low, high = limits(records, problem, height)
+            if low < high:  # something moved
+                panel.set_ylim(low, high)
             if height == GAP:
                 panel.set_yscale("log")
                 for target in standings.TARGETS.values():
