@@ -222,7 +222,7 @@ def check_problem(
             for name, norm in norms.items()
             if not np.isfinite(norm)
         ]
-        warnings += _impure(problem)
+        warnings = warnings or _impure(problem)
         smallest = largest = float("nan")
         if not warnings:
             smallest, largest = flat.curvature(flat.x0, flat.y0)
@@ -237,9 +237,15 @@ def _impure(problem: Problem) -> list[str]:
     """What functions do that makes them no functions of x and y alone, seen by calling them."""
     o, data, warnings = problem.oracles, problem.data, []
     point = (problem.x0, problem.y0)
-    for name, function, rows in (
-        ("outer", o.outer_function, data.outer),
-        ("inner", o.inner_function, data.inner),
+    rounding = 100 * float(np.finfo(problem.dtype).eps)
+
+    def flat(tree: Tree) -> np.ndarray:
+        leaves = problem.ops.flatten(tree)[0]
+        return np.concatenate([problem.ops.to_numpy(leaf).ravel() for leaf in leaves])
+
+    for name, function, rows, gradients in (
+        ("outer", o.outer_function, data.outer, lambda *at: o.outer(*at)[1:]),
+        ("inner", o.inner_function, data.inner, o.inner_grad),
     ):
         before = [problem.ops.to_numpy(leaf).copy() for leaf in problem.ops.flatten(point)[0]]
         first, second = (float(on_rows(function, rows)(*point)) for _ in range(2))
@@ -249,11 +255,18 @@ def _impure(problem: Problem) -> list[str]:
                 f"The {name} function changes x or y in place; expected one that leaves its "
                 "arguments as they are, so let it make new arrays."
             )
-        elif abs(first - second) > 100 * float(np.finfo(problem.dtype).eps) * abs(first):
+            continue
+        apart, gave = abs(first - second), f"{first:.6g} and {second:.6g}; expected the same number"
+        if apart <= rounding * abs(first):  # as some noise leaves it
+            gave = "two gradients; expected the same one"
+            again = [flat(gradients(*point, rows)) for _ in range(2)]
+            first, apart = (
+                float(np.abs(a).max(initial=0.0)) for a in (again[0], np.subtract(*again))
+            )
+        if apart > rounding * abs(first):
             warnings.append(
-                f"The {name} function is random: called twice at one point it gave {first:.6g} and "
-                f"{second:.6g}; expected the same number, so fix its seed, or switch dropout off "
-                "by model.eval()."
+                f"The {name} function is random: called twice at one point it gave {gave}, so fix "
+                "its seed, or switch dropout off by model.eval()."
             )
     return warnings
 

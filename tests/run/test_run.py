@@ -337,3 +337,13 @@ def test_import_loads_neither_jax_nor_torch():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_a_small_hypergradient_is_not_enough_where_y_is_far_from_solved():
+    """g = exp(-y) has no minimum, and after a while its gradient hardly falls."""
+    start = torch.full((2,), 0.5).double(), torch.full((2,), 0.2).double()
+    result = untuned.minimize(
+        lambda x, y: ((y - 1) ** 2).sum(), lambda x, y: torch.exp(-y).sum() + 0 * x.sum(), *start,
+        method=AID(0.1, 0.1), max_steps=2000, tol=1e-3,
+    )  # fmt: skip
+    assert result.status != "converged"

@@ -159,3 +159,43 @@ def test_other_sets_keep_their_direction():
     )  # fmt: skip
     assert result.status == "converged"
     np.testing.assert_allclose(result.x, [0.6, 0.4, 0, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [2, 6])
+def test_converged_is_as_near_as_the_float_type_can_tell(scale):
+    """Logistic loss, columns of other sizes, x known to be one: runs ended at 3e-7 and 3e-6."""
+    rng = np.random.default_rng(5 + scale // 2)
+    X = rng.standard_normal((200, 5))
+    X[:, 0] = 1
+    X *= 10.0 ** np.linspace(-scale, scale, 5)
+    t = X @ (rng.standard_normal(5) / np.abs(X).max(0)) + 0.1 * rng.standard_normal(200)
+    signs = np.where(t > np.median(t), 1.0, -1.0)
+    A, b, tilt = (
+        torch.from_numpy(each) for each in (X, signs, X.std(0) / 10 * (np.arange(5) == 2))
+    )
+
+    def g(x, y):
+        loss = torch.nn.functional.softplus(-b * (A @ y)).mean() + 5e-4 * (y @ y)
+        return loss - (x[0] - 1) * (tilt @ y)
+
+    start = torch.full((1,), 0.5).double(), torch.zeros(5).double()
+    result = untuned.minimize(lambda x, y: g(torch.ones(1), y), g, *start)
+    assert result.status == "converged"
+    assert "float64 cannot hold a smaller gain of f" in result.message
+    assert float(abs(result.x - 1)) < 1e-8
+
+
+def test_y_is_exact_where_a_run_says_that_it_converged():
+    """Least squares on JAX in float32 with a column like a year: no digit of y was right."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((200, 5))
+    X[:, 0], X[:, 1] = 1, 2e3 + 6 * X[:, 1]
+    t = X @ (rng.standard_normal(5) / np.abs(X).max(0)) + 0.1 * rng.standard_normal(200)
+    rows = X.astype(np.float32), t.astype(np.float32)
+    g = lambda x, y, r: ((r[0] @ y - x[0] * r[1]) ** 2).mean() / 2
+    result = untuned.minimize(
+        lambda x, y, r: g(0 * x + 1, y, r), g, np.full(1, 0.5, "f"), np.zeros(5, "f"),
+        outer_data=rows, inner_data=rows,
+    )  # fmt: skip
+    assert result.status == "converged"
+    np.testing.assert_allclose(result.y, np.linalg.lstsq(X, t)[0], rtol=0.1)

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -232,3 +233,47 @@ def test_a_place_that_can_be_no_folder_is_refused(tmp_path, make, name, writes):
     with pytest.raises(ValueError, match="cannot be written"), writes(tmp_path / name) as new:
         (new / "a.csv").write_text("new")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_place_in_a_file_is_said_to_be_in_one(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for make in (write, folder.make):
+        for name in ("file/deep", "file/deep/er", "file"):
+            words = refusal(make, tmp_path / name)
+            assert "file is a file" in words
+            assert "give" in words
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Path.mkdir,
+        os.mkfifo,
+        lambda path: path.symlink_to("other"),
+        lambda path: path.symlink_to(path),
+    ],
+)
+def test_only_a_plain_file_is_replaced_by_a_file(tmp_path, make):
+    make(tmp_path / "report.html")
+    before = (tmp_path / "report.html").lstat()
+    words = refusal(lambda path: folder.put(path, b"new"), tmp_path / "report.html")
+    assert "report.html is no plain file, so it is not replaced; move it" in words
+    assert (tmp_path / "report.html").lstat() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_no_link_is_followed_beside_a_lock_that_somebody_forged(mine):
+    name = f".untuned-{'0' * 16}"
+    Path("out.untuned-lock").write_text(name)
+    Path(name).symlink_to("mine")
+    before = everything(mine)
+    assert f"{name} is no folder of untuned" in refusal(write, "out")
+    Path(name).unlink()
+    Path(name).mkdir()  # a real one, with a link in it
+    Path(name, "old").symlink_to(mine)
+    (mine / "result.json").write_text(record(written=["train.csv"]))
+    before = everything(mine)
+    Path("out.untuned-lock").write_text(name)
+    Path("out").mkdir()
+    assert "cannot be written" in refusal(write, "out")
+    assert everything(mine) == before

@@ -200,6 +200,13 @@ def test_tuning_counts_what_it_costs(tmp_path, monkeypatch):
     assert table.loc["default", "bill"] == "none"
 
 
+@pytest.mark.process
+def test_runs_that_had_no_time_for_a_step_are_drawn(tmp_path):
+    figures.figure1(tmp_path, True, 0, 1e-9, ["aid"], ["digits-cleaning"])
+    records = pd.read_parquet(tmp_path / "records.parquet")
+    assert records["step"].max() < 100  # of those that made one, the first chunk was not over
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

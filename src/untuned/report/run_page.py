@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from untuned.report import drawings, page
 from untuned.report.grid import grid
 from untuned.tables import files
-from untuned.util.folder import RESULT, put
+from untuned.util.folder import RESULT, make, put
 from untuned.util.wording import brief, reason
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def write(folder: Path, out: Path) -> Path:
     if out.resolve() != folder.resolve():
         _check_ours(path)
     content = _html(run).encode()
-    out.mkdir(parents=True, exist_ok=True)
+    make(out)
     put(path, content)
     return path
 

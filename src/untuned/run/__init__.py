@@ -211,6 +211,10 @@ def _checkpoint_path(checkpoint: Any) -> Path | None:
         path = Path(os.path.realpath(path))
     if path.is_dir():
         what = "is a folder"
+    elif path.is_symlink():
+        what = "is a link that leads in a circle"
+    elif path.exists() and not path.is_file():
+        what = "is no plain file"
     elif not path.parent.is_dir():
         what = f"lies in {path.parent}, which is not an existing folder"
     elif not os.access(path.parent, os.W_OK):

@@ -10,7 +10,7 @@ import numpy as np
 from untuned.problem.build import Problem
 from untuned.run.result import History, Result, Status
 from untuned.run.steps import Position, is_converged, record_of
-from untuned.solvers.base import DIVERGED, GO_ON, STALLED, Solver
+from untuned.solvers.base import CONVERGED, DIVERGED, GO_ON, STALLED, Solver
 
 READ_MORE = "docs/methods.md says what the start values assume about scale"
 
@@ -50,7 +50,9 @@ def result(
     point = carry.best if worse or status == "diverged" else carry.state
     x, y, v, last = problem.outward((point.x, point.y, point.v, carry.state))
     first_norm = float(carry.reference.hypergrad_norm)
-    record = record_of(now, seconds) | {"inner": bad_inner_value, "capped": carry.info.capped}
+    record = record_of(now, seconds) | {
+        "inner": bad_inner_value, "capped": carry.info.capped, "verdict": int(carry.info.verdict)
+    }  # fmt: skip
     message = sentence(status, record, first_norm, limits, problem.dtype, solver)
     return Result(
         x=x,
@@ -109,6 +111,8 @@ def _what_happened(
             )
         if limits["tol"] is not None and norm <= limits["tol"] * first_norm:
             why = f"which is tol={limits['tol']:g}"
+        elif chooses_steps and record["verdict"] == CONVERGED:
+            why = f"and {dtype} cannot hold a smaller gain of f"
         elif chooses_steps:
             why = "and no step promises a gain worth its while"
         else:

@@ -109,7 +109,7 @@ class Run:
         size = 1
         limit = self.limits["max_seconds"]
         if limit is not None:  # what was evaluated to set the run up is a part of its time
-            self.deadline = self.seconds + limit - self._set_up()
+            self.deadline = self.seconds + limit - self.problem.max_over_processes(self._set_up())
         self.interrupted, self.around = interrupted, watch.present()
         self._watch_inner()
         while (status := self._status()) is None:
@@ -174,7 +174,9 @@ class Run:
         return lambda: time.perf_counter() - start - (ops.compile_seconds() - compiling)
 
     def _set_up(self) -> float:
-        """Seconds since the run was called, without compilation."""
+        """Seconds since the run was called, without compilation and what goes with it."""
+        if self.problem.ops.compiles:
+            return 0.0
         return max(time.perf_counter() - self.began - self.compile_seconds, 0.0)
 
     def _watch_inner(self) -> bool:

@@ -172,13 +172,18 @@ def is_converged(info: Info, reference: Reference, tol: float, solver: Solver) -
     """Whether the hypergradient norm is at most tol times its first value, and can be trusted.
 
     A method whose loop on y ends by a test answers for y and v itself, unless the loop hit its
-    cap. After a fixed number of steps the gradient in y must have fallen. In a single-loop method
+    cap. After a fixed number of steps the gradient in y must have fallen, by the same factor unless
+    what it leaves open of f is small beside f. In a single-loop method
     the hypergradient can be small by accident while y and v are still far off, so their norms must
     have come down by the same factor from their largest.
     """
     small = (info.hypergrad_norm <= tol * reference.hypergrad_norm) & (info.capped == 0)
     if solver.loops == "double":
-        return small if _answers_for_y(solver) else small & _inner_is_solved(info, reference)
+        if _answers_for_y(solver):
+            return small
+        fallen = info.inner_grad_norm <= tol * reference.inner_grad_norm
+        exact = info.measure_error <= tol * abs(info.outer)
+        return small & _inner_is_solved(info, reference) & (fallen | exact)
     return (
         small
         & (info.inner_grad_norm <= tol * reference.inner_grad_norm)
@@ -234,11 +239,10 @@ def _is_finite(ops: Ops, info: Info) -> Scalar:
 def _answers_for_y(solver: Solver) -> bool:
     """Whether a method vouches for the y of its `measure`, and no look at its gradient is needed.
 
-    That is so where its inner loop ends by a test (the gradients of such a step cannot be told
-    beforehand), and where the measure is a mean over many steps. A fixed number of steps on y may
-    be far too few.
+    That is so where its inner loop ends by a test, and where the measure is a mean over many steps.
+    A number of steps on y that nothing tests may be far too few.
     """
-    return solver.loops == "double" and (solver.averages or solver.cost.inner_grad is None)
+    return solver.loops == "double" and (solver.averages or solver.tests_inner)
 
 
 def _inner_is_solved(info: Info, reference: Reference) -> Scalar:

@@ -86,6 +86,11 @@ class Solver(ABC):
         return "single"
 
     @property
+    def tests_inner(self) -> bool:
+        """Whether a loop on y ends by a test: then its gradients cannot be told beforehand."""
+        return self.cost.inner_grad is None
+
+    @property
     def inner_draws(self) -> int:
         """Most batches of inner data a step uses; `Info` says how many it did use."""
         return 1

@@ -126,10 +126,15 @@ def added_whole(out: Path) -> Iterator[Path]:
 
 
 def put(path: Path, content: bytes, private: Path | None = None) -> None:
-    """Put a file in its place in one step, and onto the disk.
+    """Put a file in its place in one step, and onto the disk; only a plain file is replaced.
 
     `private` is the temporary name of whoever holds `path` already.
     """
+    if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
+        raise ValueError(
+            f"{path} is no plain file, so it is not replaced; move it elsewhere, or give another "
+            "name."
+        )
     if private is None:
         with lock.held(path) as private:
             put(path, content, private)
@@ -162,6 +167,10 @@ def _beside(out: Path) -> Iterator[Path]:
             out,
             f"Another command is writing to --out {out}; wait until it ends, or give another name.",
         ) as private:
+            if os.path.lexists(private) and not _is_real(private):
+                raise ValueError(
+                    f"{private} is no folder of untuned; move it away, or give another --out."
+                )
             _tidy(private, out)  # after a command that was killed
             (private / NEW).mkdir(parents=True)
             try:
@@ -175,12 +184,8 @@ def _beside(out: Path) -> Iterator[Path]:
                 "folder on another disk."
             ) from error
         at = Path(str(error.filename))  # what is read may be forbidden, too
-        ours = at in (out, lock.file_of(out), *out.parents) or at.is_relative_to(private)
-        if error.errno in FORBIDDEN and ours:
-            raise ValueError(
-                f"--out {out} cannot be written ({error.strerror}); give a folder in a place of "
-                "your own."
-            ) from error
+        if at in (out, lock.file_of(out), *out.parents) or at.is_relative_to(private):
+            _say_forbidden(out, error)
         raise
     finally:
         for parent in made:  # innermost first; empty unless all went well
@@ -188,12 +193,35 @@ def _beside(out: Path) -> Iterator[Path]:
                 parent.rmdir()
 
 
+def make(out: Path) -> None:
+    """Make a folder, and those around it, where they are missing."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _say_forbidden(out, error)
+        raise
+
+
+def _say_forbidden(out: Path, error: OSError) -> None:
+    if error.errno in FORBIDDEN:
+        file = [each for each in (out, *out.parents) if os.path.isfile(each)]
+        why = f"{file[0]} is a file" if file else error.strerror
+        raise ValueError(
+            f"--out {out} cannot be written ({why}); give a folder in a place of your own."
+        ) from error
+
+
+def _is_real(folder: Path) -> bool:
+    """Whether it is a folder, and not a link to one."""
+    return os.path.isdir(folder) and not os.path.islink(folder)
+
+
 def _tidy(private: Path, out: Path) -> None:
     """Remove the temporary folder; the folder that was to be replaced goes back if nothing did."""
     old = private / OLD
     if old.exists() and not out.exists():
         old.rename(out)
-    if old.exists():
+    if _is_real(old):
         ours = _written(old / RESULT)
         for each in old.iterdir():
             if each.name in ours:

@@ -68,8 +68,12 @@ def figure(records: pandas.DataFrame, problems: list[str], axis: str, height: st
             for curve in drawn:
                 handles[curve.name] = _draw(panel, curve)
             _name_the_lost(panel, drawn)
-            panel.set(title=f"{problem}: {title}", xlabel=AXES[axis], xscale="log")
-            panel.set_ylim(limits(records, problem, height))
+            panel.set(title=f"{problem}: {title}", xlabel=AXES[axis])
+            if any(max(curve.across) > 0 for curve in drawn):  # there was time for a step
+                panel.set_xscale("log")
+            low, high = limits(records, problem, height)
+            if low < high:  # something moved
+                panel.set_ylim(low, high)
             if height == GAP:
                 panel.set_yscale("log")
                 for target in standings.TARGETS.values():

@@ -75,6 +75,11 @@ class ABO(Solver):
         inner = None if self.inner_steps is None else self.inner_steps + 1
         return Counts(1, inner, self.linear_steps + 1, 1)
 
+    @property
+    def tests_inner(self) -> bool:
+        """Not so: the k + 1 steps at iteration k end by their number."""
+        return False
+
     def init(self, o: Oracles, x: Tree, y: Tree) -> State:
         """Start at (x, y) with v = 0 and gamma = 1."""
         ops = o.ops

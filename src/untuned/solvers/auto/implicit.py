@@ -31,12 +31,13 @@ holds in any unit of x. Later steps are at most tenfold the last, so a wrong gue
 **The end.** A run has **converged** where nothing is left of the first |h|, or where <h, p>
 promises less than rounding can show, three times in a row.
 
-It has gained **enough** where each of the last quarter of its steps gained on average less than a
-millionth of the whole gain, and the next step promises no more than they did together: at that rate
-a thousand more would gain 0.1 %. This is the same in any precision. The end of a slow run is the
-same: nearly half of its steps (7/16, and at least 30, in which BFGS has learned all it knows three
-times over) gained less than 0.1 % of everything. Both are left out where the user gives a
-tolerance.
+It has gained **enough** where it has made at least 30 steps, in which BFGS has learned all it knows
+three times over, each of the last quarter of them gained on average less than a millionth of the
+whole gain, and the next step promises no more than they did together: at that rate a thousand more
+would gain 0.1 %. This is the same in any precision. The end of a slow run is the same: nearly half
+of its steps (7/16, and at least 30) gained less than 0.1 % of everything. Both are left out where
+the user gives a tolerance. Before a run ends, y and v are made more exact, and all of this is asked
+again.
 
 It has **stalled** where no shorter step lowers Phi~ though more is promised, unless |h| has fallen
 by the square root of rounding by then; and where it would be over but y was not solved for, twice
@@ -55,6 +56,7 @@ from untuned.solvers.auto.line_search import GROWTH, Point
 from untuned.solvers.base import CONVERGED, ENOUGH, GO_ON, STALLED, Info
 from untuned.solvers.numerics import lbfgs, preconditioner
 from untuned.solvers.numerics.preconditioner import Model, Renewal
+from untuned.util import watch
 
 MOST_LINEAR_STEPS = 1000
 FIRST_LENGTH = 0.1  # of x's size
@@ -125,9 +127,13 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
     most = min(MOST_LINEAR_STEPS, 2 * ops.size(state.y) + 10)
     renewal = Renewal(o, state.x, state.y, batch.inner, batch.data.sample, most)
     at = line_search.search(o, state, batch, renewal, most)
-    hypergrad = ops.sub(at.outer.grad_x, o.linear(at.x, at.y, batch.inner).cross(at.v))
-    ahead = _next(o, state, at, hypergrad)
-    verdict, progress = _over(state, at, ahead, ops.epsilon(state.y))
+    for is_last in (False, True):
+        hypergrad = ops.sub(at.outer.grad_x, o.linear(at.x, at.y, batch.inner).cross(at.v))
+        ahead = _next(o, state, at, hypergrad)
+        verdict, progress = _over(state, at, ahead, ops.epsilon(state.y))
+        if is_last or verdict not in (CONVERGED, ENOUGH) or watch.says_stop():
+            break
+        at = line_search.made_exact(o, at, batch, renewal, most)  # the end, if it still looks so
     info = Info(
         outer=at.outer.value,
         inner_grad_norm=ops.norm(at.inner_grad),
@@ -143,7 +149,7 @@ def step(o: Oracles, state: State, batch: Batch) -> tuple[State, Info]:
         capped=int(not at.solved),
         indefinite=int(at.indefinite or not at.has_v),
         verdict=verdict,
-        counts=Counts(at.tries, at.work.gradients, at.work.products, 1),
+        counts=Counts(at.tries, at.work.gradients, at.work.products, 1 + is_last),
     )
     following = State(
         x=at.x, y=at.y, v=at.v, value=at.value, hypergrad=hypergrad, direction=ahead.direction,
@@ -199,7 +205,7 @@ def _over(state: State, at: Point, ahead: Next, epsilon: float) -> tuple[int, Pr
     if not first_norm > 0:
         first_norm = ahead.norm
     # Below this a gain is nothing: lost in rounding, or a trifle of what was gained.
-    trifle = max(epsilon * size_of_f, NOTHING * (first.value - value))
+    trifle = epsilon * max(size_of_f, first.value - value)
     # Where g curves downwards there may be no v, and then h says nothing.
     idle = so_far.idle + 1 if promised <= trifle and at.has_v else 0
     failures = 0 if at.accepted else so_far.failures + 1
@@ -216,7 +222,7 @@ def _over(state: State, at: Point, ahead: Next, epsilon: float) -> tuple[int, Pr
         whole_gain = first.value - value
         worth = max(WORTH * (steps - last.steps) * whole_gain, DIGITS * size_of_f)
         little = SLOW * whole_gain
-        poor = last.value - value <= worth and promised <= worth
+        poor = last.value - value <= worth and promised <= worth and steps >= LONG
         slow = steps - before.steps >= LONG and before.value - value <= little >= promised
         enough = enough or ((poor or slow) and failures == 0)
         last, before = Mark(value, steps), last

@@ -87,6 +87,8 @@ def solve_y(
         if not misjudged:  # another model sees another energy; the goal stays the same share of it
             goal = goal * seen / left
         left = seen
+        if left == 0:  # the dtype holds no smaller one, and nothing can be divided by it
+            break
         if renewed and not refused:  # a new model would be refused at the same y as well
             by_model = model.source == ALL_ROWS
         down = ops.tree_map(lambda r: -r, grad)

@@ -80,7 +80,7 @@ def search(o: Oracles, state: State, batch: Batch, renewal: Renewal, most: int) 
             has_v, work = has_v and not solved.indefinite, work.plus(solved.work)
         value, error, falls = _corrected(o, state, s, f, found, v)
         promised = s * state.slope
-        refine = error > -SHARE * promised and not found.stuck
+        refine = error > max(-SHARE * promised, 0.0) and not found.stuck
         accepted = is_first or (falls and not refine)
         if accepted or is_last or watch.says_stop():
             break
@@ -97,6 +97,24 @@ def search(o: Oracles, state: State, batch: Batch, renewal: Renewal, most: int) 
     return Point(
         x, found.y, v, f, found.grad, residual_norm, value, error, s, accepted, indefinite,
         found.solved, largest, has_v, model, tries, work,
+    )  # fmt: skip
+
+
+def made_exact(o: Oracles, at: Point, batch: Batch, renewal: Renewal, most: int) -> Point:
+    """The same x with y and v as after the last of many attempts."""
+    ops, rows, share = o.ops, batch.inner, LAST_SHARE
+    found = inner.solve_y(o, at.x, at.y, rows, share, renewal, at.model, at.largest)
+    f = o.outer(at.x, found.y, batch.outer)
+    solved = inner.solve_v(
+        o, at.x, found.y, f.grad_y, rows, share, renewal, at.v, found.model, most
+    )
+    correction = ops.dot(solved.v, found.grad)
+    return at._replace(
+        y=found.y, v=solved.v, outer=f, inner_grad=found.grad, residual_norm=solved.residual_norm,
+        value=f.value - correction, error=abs(correction), solved=found.solved,
+        largest=found.largest, indefinite=at.indefinite or found.indefinite,
+        has_v=not solved.indefinite, model=solved.model, tries=at.tries + 1,
+        work=at.work.plus(found.work).plus(solved.work),
     )  # fmt: skip
 
 

@@ -35,12 +35,18 @@ def empty(ops: Ops, x: Tree) -> Pairs:
 
 def remember(ops: Ops, memory: Pairs, s: Tree, z: Tree) -> Pairs:
     """Add a pair, if it curves upwards where x has moved; bounds may hold the rest of x."""
-    product, change = ops.dot(s, z), ops.tree_map(lambda a, b: a * (b != 0), z, s)
-    if not product > CURVED * ops.norm(s) * ops.norm(change):
+    change = ops.tree_map(lambda a, b: a * (b != 0), z, s)
+    if not _curves_upwards(ops, s, change):
         return memory
-    pair = s, z, ops.array(1 / product, s)
+    pair = s, z, ops.array(1 / ops.dot(s, z), s)
     stacks = ops.push((memory.s, memory.z, memory.inverse), pair)
     return Pairs(stacks[0], stacks[1], stacks[2], memory.kept + 1)
+
+
+def _curves_upwards(ops: Ops, s: Tree, z: Tree) -> bool:
+    """Whether a pair says something of curvature, in numbers that the dtype holds."""
+    squares = ops.dot(s, s), ops.dot(z, z)
+    return min(squares) > 0 and ops.dot(s, z) > CURVED * ops.norm(s) * ops.norm(z)
 
 
 Pair = tuple[Tree, Tree, float]  # s, z and 1 / <s, z>
@@ -61,9 +67,8 @@ def restricted(ops: Ops, known: list[Pair], mask: Tree) -> list[Pair]:
     found = []
     for whole in known:
         s, z = (ops.tree_map(lambda part, one: part * one, each, mask) for each in whole[:2])
-        product = ops.dot(s, z)
-        if product > CURVED * ops.norm(s) * ops.norm(z):
-            found.append((s, z, 1 / product))
+        if _curves_upwards(ops, s, z):
+            found.append((s, z, 1 / ops.dot(s, z)))
     return found
 
 
@@ -88,7 +93,7 @@ def sizes(ops: Ops, known: list[Pair]) -> Tree:
 
     def ratio(move: Any, change: Any) -> Any:
         none = (move == 0) | (change == 0)
-        return ((move + none * otherwise**2) / (change + none)) ** 0.5
+        return ((move + none * otherwise * otherwise) / (change + none)) ** 0.5
 
     return ops.tree_map(ratio, moves, changes)
 
