@@ -9,6 +9,7 @@ import untuned
 from libraries import as_numpy
 from untuned.data.disk import sources, windows
 from untuned.data.disk.direct import FileReader
+from untuned.data.disk.parquet import ParquetSource
 from untuned.data.disk.windows import Windows
 
 FEATURES = 4
@@ -194,6 +195,17 @@ def test_parquet(library, tmp_path):
 
 
 @pytest.mark.long
+def test_a_damaged_page_of_a_parquet_file_is_one_sentence(tmp_path):
+    path = tmp_path / "rows.parquet"
+    frame = pandas.DataFrame({"t": np.arange(5000.0)})
+    frame.to_parquet(path, compression=None)
+    content = bytearray(path.read_bytes())
+    content[4:40] = b"\xff" * 36  # the header of the first page
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"inner_data holds rows 0 and on .* give a file that is"):
+        ParquetSource(untuned.parquet(path), "inner_data")
+
+
 def test_columns_say_which_array_they_make():
     with pytest.raises(ValueError, match=r"columns=\['age'\] does not say .* expected a dict"):
         untuned.parquet("train.parquet", ["age"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from untuned.util.damage import told
 from untuned.util.wording import brief, reason
 
 Columns = Mapping[str, str | Sequence[str]]
@@ -101,7 +102,13 @@ class ParquetSource:
 
     def _read(self, block: int, most: int | None = None) -> list[np.ndarray]:
         file, number = self._groups[block]
-        table = file.read_row_group(number, columns=self._wanted, use_threads=False)
+        with told(
+            lambda error: (
+                f"{self._name} holds rows {self.starts[block]} and on in a Parquet file, "
+                f"which could not be read there ({reason(error)}); give a file that is whole."
+            )
+        ):
+            table = file.read_row_group(number, columns=self._wanted, use_threads=False)
         if most is not None:
             table = table.slice(0, most)
         return self._arrays(table)
