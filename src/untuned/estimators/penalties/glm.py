@@ -23,6 +23,7 @@ from scipy import sparse
 from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES
 from untuned.estimators.penalties import curvature
+from untuned.estimators.penalties.penalties import LEAST_PER_ROW
 from untuned.estimators.penalties.standardisation import Standardised
 from untuned.util import watch
 
@@ -31,7 +32,9 @@ NEARLY = 0.1  # of the slope along a direction, that may be left at a step
 FARTHER = 10.0  # times the last step that was tried, at most
 MANY = 4  # iterations of a solve, after which the Hessian is made anew
 IDLE = 3  # steps in a row that gain nothing beyond rounding
-INTERCEPT_PENALTY = 1e-6  # keeps finite the intercept of a class that no training row is of
+# Keeps finite the intercept of a class that no training row is of; next to the least penalty of
+# coefficients it is nothing, or classes far apart would pay for their intercepts.
+INTERCEPT_PENALTY = 1e-3 * LEAST_PER_ROW
 TINY = 1e-300
 
 # Shares of the penalty's pull that a solution may be off by; as the penalty curves everywhere, w is
