@@ -30,7 +30,7 @@ def words(rows=5500, features=20_000, classes=4, seed=0):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("penalty", "most"), [("all", 4.5), ("feature", 5)])
+@pytest.mark.parametrize(("penalty", "most"), [("all", 3), ("feature", 4)])
 def test_memory_of_a_sparse_fit(penalty, most):
     """Of which coefficients are the most; dense, X alone would take more than 200 times its own."""
     X, y = words()

@@ -15,6 +15,7 @@ X^t C X is kept from one solve to the next until solves take too long; S is alwa
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +61,8 @@ class Curvature:
     exact = False  # whether one step solves a model of squared errors
 
     def __init__(self, glm: Glm):
-        self.glm = glm
+        # Models hold this; without a cycle their memory is free as soon as they are.
+        self.glm = weakref.proxy(glm)
         share = glm.train[:, 0].mean(axis=0)
         curve = glm.loss.curvature(share @ glm.target.T / share.sum())
         self.k = np.maximum(curve, LEAST).astype(glm.dtype)

@@ -19,6 +19,7 @@ from untuned.util import watch
 from untuned.util.progress import Bar
 
 MOST_TRIES = 20  # values of f in one step
+LONGEST = float(np.log(10.0))  # by which a step may change a logarithm
 
 MESSAGES: dict[Status, str] = {
     "callback": "Rows that had no part in it gain no more",
@@ -73,6 +74,18 @@ def minimize(
             status = "converged" if norms[-1] <= tol * norms[0] else status
             raise StopIteration
 
+    def within(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        # A line search turns back from a wall. From a pair of gradients alone L-BFGS may leap over
+        # orders of magnitude, to where rows that had no part in it lose all that was gained.
+        away = flat - here.ravel()
+        far = float(np.abs(away).max()) / LONGEST
+        if far <= 1 + 1e-9:
+            return known(flat)
+        outer, gradient = known(here.ravel() + away / far)
+        wall = np.where(np.abs(away) >= far * LONGEST, np.sign(away), 0.0) / LONGEST
+        height = abs(outer) + float(np.abs(gradient).sum())
+        return outer + height * (far - 1), height * wall
+
     known = _last(value)
     shown: Any = Bar(max_steps, "penalties") if progress else nullcontext()
     with shown as bar, watch.over(limit.is_over):
@@ -80,7 +93,7 @@ def minimize(
         norms[0] = float(np.linalg.norm(gradient))
         note(0, outer, norms[0])
         found = optimize.minimize(
-            known, x.ravel(), jac=True, method="L-BFGS-B", callback=after_step,
+            within, x.ravel(), jac=True, method="L-BFGS-B", callback=after_step,
             options={"maxiter": max_steps, "maxls": MOST_TRIES, "ftol": 0.0, "gtol": 0.0},
         )  # fmt: skip
     if status == "stalled" and limit.is_over():  # in the middle of a step

@@ -23,6 +23,7 @@ from scipy import sparse
 from untuned.closed_form import stacked
 from untuned.closed_form.losses import LOSSES
 from untuned.estimators.penalties import curvature
+from untuned.estimators.penalties.penalties import LEAST_PER_ROW
 from untuned.estimators.penalties.standardisation import Standardised
 from untuned.util import watch
 
@@ -31,7 +32,9 @@ NEARLY = 0.1  # of the slope along a direction, that may be left at a step
 FARTHER = 10.0  # times the last step that was tried, at most
 MANY = 4  # iterations of a solve, after which the Hessian is made anew
 IDLE = 3  # steps in a row that gain nothing beyond rounding
-INTERCEPT_PENALTY = 1e-6  # keeps finite the intercept of a class that no training row is of
+# Keeps finite the intercept of a class that no training row is of; next to the least penalty of
+# coefficients it is nothing, or classes far apart would pay for their intercepts.
+INTERCEPT_PENALTY = 1e-3 * LEAST_PER_ROW
 TINY = 1e-300
 
 # Shares of the penalty's pull that a solution may be off by; as the penalty curves everywhere, w is
@@ -48,13 +51,13 @@ class Point(NamedTuple):
     b: np.ndarray
     z: np.ndarray  # (models, columns, rows)
 
-    def moved(self, t: np.ndarray, along: Point) -> Point:
-        """So far along a direction; `t` has an entry for each model."""
+    def move(self, t: np.ndarray, along: Point) -> None:
+        """So far along a direction, in place; `t` has an entry for each model."""
         t = t.astype(self.w.dtype)
-        return Point(
-            self.w + t[:, None] * along.w, self.b + t[:, None] * along.b,
-            self.z + t[:, None, None] * along.z,
-        )  # fmt: skip
+        for here, d, each in zip(
+            self, along, (t[:, None], t[:, None], t[:, None, None]), strict=True
+        ):
+            here += each * d
 
 
 class Glm:
@@ -88,21 +91,26 @@ class Glm:
         z = np.zeros((models, columns, self.table.X.shape[0]), self.dtype)
         return Point(np.zeros(self.shape, self.dtype), none, z)
 
+    def begin(self, w: np.ndarray, b: np.ndarray, s: np.ndarray) -> None:
+        """These become the last models; s are their penalties, `of_models`."""
+        self.at, self.s = Point(w, b, self.outputs(w, b)), s
+
     def solve(self, s: np.ndarray, tol: float) -> Point:
         """The models with penalties s, of a shape like (features, vectors, columns), from the last
         ones; they become the last."""
         s = self.of_models(s)
-        start, before, self.s = self.at, self.s, s
+        before, self.s = self.s, s
         if before is not None and not self.is_squared:
-            w = start.w * self.curvature.carried(before, s)
-            start = Point(w, start.b, self.outputs(w, start.b))
+            w, b, _ = self.at
+            w *= self.curvature.carried(before, s)
+            self.at = self.at._replace(z=self.outputs(w, b))
         loss, target = self.loss, self.target
-        if start.w.any() and self._value(start, s) > self._value(self.nothing(), s):
-            start = self.nothing()  # penalties may have become far weaker
-        self.curvature.factor(s, start.z)
+        if self.at.w.any() and self._value(self.at, s) > self._value(self.nothing(), s):
+            self.at = self.nothing()  # penalties may have become far weaker
+        self.curvature.factor(s, self.at.z)
         slope = lambda z: loss.slope(z, target, 1)
         bend = lambda z: loss.bend(z, 1, target)
-        self.at = self._descend(s, start, slope, bend, None, tol)
+        self._descend(s, self.at, slope, bend, None, tol)
         if self.is_softmax:  # which is the same for intercepts that all grow alike
             mean = self.at.b.mean(axis=1, keepdims=True)
             self.at = self.at._replace(b=self.at.b - mean, z=self.at.z - mean[:, None])
@@ -110,10 +118,10 @@ class Glm:
 
     def adjoint(self, s: np.ndarray, slopes: np.ndarray, tol: float) -> np.ndarray:
         """v of H v = q in w and b, at the last models, for a gradient in outputs; that of w."""
-        s = self.of_models(s)
+        s, v = self.of_models(s), self.nothing()
         curve = self.loss.bend(self.at.z, 1, self.target)
-        side = self.back(slopes)
-        return self._descend(s, self.nothing(), curve, lambda z: curve, side, tol).w
+        self._descend(s, v, curve, lambda z: curve, self.back(slopes), tol)
+        return v.w
 
     def of_models(self, s: np.ndarray) -> np.ndarray:
         """s / N, of a shape like (features, models, columns)."""
@@ -149,8 +157,8 @@ class Glm:
     def _descend(
         self, s: np.ndarray, at: Point, slope: Callable, bend: Callable,
         side: tuple[np.ndarray, np.ndarray] | None, tol: float,
-    ) -> Point:  # fmt: skip
-        """Minimize sum of share * loss + 1/2 s w^2 - <side, (w, b)>."""
+    ) -> None:  # fmt: skip
+        """Move `at` to the minimum of sum of share * loss + 1/2 s w^2 - <side, (w, b)>."""
 
         def gradient(at: Point, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             in_w, in_b = self.back(self.train * slopes)
@@ -179,24 +187,25 @@ class Glm:
             if side is None and (-t * downhill <= rounding * value).all():
                 value = self._losses(at.z)
             idle = idle + 1 if (-t * downhill <= rounding * value).all() else 0
-            at = at.moved(t, along)
-            before, grad = grad, gradient(at, slopes)
+            at.move(t, along)
+            grad = gradient(at, slopes)
             if self.curvature.exact and (dots(grad, grad) <= self.rounding**2 * steep).all():
                 break
             if step and step % MANY == 0 and not side and self.curvature.renew(s, at.z):
                 conditioned = self.curvature(*grad)
                 size, turn = dots(grad, conditioned), np.zeros(len(size))
             else:
+                common = dots(grad, conditioned)  # the last gradient, conditioned: no copy of it
                 conditioned = self.curvature(*grad)
                 new = dots(grad, conditioned)
-                turn = np.maximum((new - dots(before, conditioned)) / np.maximum(size, TINY), 0)
+                turn = np.maximum((new - common) / np.maximum(size, TINY), 0)
                 size = new
-            turn = turn.astype(self.dtype)[:, None]
-            d = (turn * d[0] - conditioned[0], turn * d[1] - conditioned[1])
+            for part, other in zip(d, conditioned, strict=True):
+                part *= turn.astype(self.dtype)[:, None]
+                part -= other
             lost = dots(grad, d) >= 0
             for part, other in zip(d, conditioned, strict=True):
                 part[..., lost, :] = -other[..., lost, :]
-        return at
 
     def _step(
         self, at: Point, along: Point, slope: Callable, slopes: np.ndarray, bend: Callable,

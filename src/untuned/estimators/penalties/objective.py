@@ -90,23 +90,39 @@ def fit(rows: Rows, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Part:
-    """Models of some folds, which are solved together, and the rows held back from them."""
+    """Models of some folds, which are solved together, and the rows held back from them.
+
+    One large model goes through its own rows alone. It is made for each of its penalties and then
+    forgotten but for its coefficients, so that memory holds the rows of one fold and not of all.
+    """
 
     def __init__(self, rows: Rows, train: np.ndarray, held: np.ndarray, alone: bool):
-        self.rows, self.held, self.alone = rows, held, alone
+        self.rows, self.train, self.held = rows, train, held
         self.weight = np.concatenate([rows.weight[each] for each in held.T])
-        some = rows
-        if alone:  # a large model goes through its own rows alone
-            some, train = rows.some(np.flatnonzero(train[:, 0])), train[train[:, 0]]
-        self.models = Glm(some.loss, some.table, some.target, some.weight[:, None] * train)
-        self.tol = tolerance(self.models)
+        self.passes = 0  # through the rows, so far
+        self.w = self.b = self.s = np.zeros((0, 0, 0))  # of the last models, and their penalties
+        self.models = None if alone else _models(rows, train)
 
     def losses(self, s: np.ndarray) -> np.ndarray:
         """Of the rows held back, model by model, with penalties s."""
-        at = self.models.solve(s, self.tol)
-        if not self.alone:
-            return losses(self.models)[self.held.T].astype(np.float64)
-        return self.rows.some(np.flatnonzero(self.held[:, 0])).losses(at.w, at.b)[0]
+        models = self.models
+        if models is None:
+            own = self.train[:, 0]
+            models = _models(self.rows.some(np.flatnonzero(own)), self.train[own])
+            if self.passes:
+                models.begin(self.w, self.b, self.s)
+        before = models.passes
+        at = models.solve(s, tolerance(models))
+        self.w, self.b, self.s = at.w, at.b, models.of_models(s)
+        self.passes += models.passes - before
+        if self.models is not None:
+            return losses(models)[self.held.T].astype(np.float64)
+        del models, at
+        return self.rows.some(np.flatnonzero(self.held[:, 0])).losses(self.w, self.b)[0]
+
+
+def _models(rows: Rows, train: np.ndarray) -> Glm:
+    return Glm(rows.loss, rows.table, rows.target, rows.weight[:, None] * train)
 
 
 def parts(rows: Rows, train: np.ndarray, held: np.ndarray) -> list[Part]:

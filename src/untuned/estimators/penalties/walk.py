@@ -48,12 +48,12 @@ class Walk:
     def is_small(self) -> bool:
         """Whether a fit is."""
         models = self.parts[0].models
-        return not self.parts[0].alone and not isinstance(models.curvature, Diagonal)
+        return models is not None and not isinstance(models.curvature, Diagonal)
 
     @property
     def passes(self) -> int:
         """Through the rows, so far."""
-        return sum(part.models.passes for part in self.parts)
+        return sum(part.passes for part in self.parts)
 
     def look(self, logarithm: float) -> float:
         """The mean loss of the rows held back there, which is noted."""
@@ -62,7 +62,7 @@ class Walk:
         for part in self.parts:
             with watch.over(self.limit.is_over):
                 found.append(part.losses(s))
-            w = part.models.at.w
+            w = part.w
             seen = w[:, :, 0] if w.shape[2] == 1 else np.abs(w).max(axis=2)
             sizes = sizes + seen.sum(axis=1) * (w.shape[1] / len(self.parts) / w.shape[1] ** 2)
         losses = np.concatenate(found)
