@@ -64,4 +64,4 @@ def test_models_of_numbers_keep_a_limit(seconds, is_cut, untuned, tmp_path):
     assert ("takes longer than --max-seconds" in err) == is_cut
     assert ("The time limit ended the search early" in out) == is_cut
     models = json.loads((tmp_path / "out" / "result.json").read_text())["summary"]["judges"]
-    assert (len(models) == 1) == is_cut
+    assert is_cut or len(models) > 1

@@ -224,7 +224,10 @@ def test_report_is_written_again_and_elsewhere(untuned, table):
         assert untuned("report", "out", "--out", "more/pages")[0] == 0
         assert Path("more/pages/report.html").exists()
     code, _, err = untuned("report", "out", "--out", "out/rows.csv")
-    assert (code, err) == (2, "untuned: File exists: out/rows.csv\n")
+    assert code == 2
+    assert err.startswith(
+        "untuned: --out out/rows.csv cannot be written (out/rows.csv is a file); "
+    )
 
 
 def test_our_columns_give_way_to_the_users(untuned, table):

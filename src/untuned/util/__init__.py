@@ -1,1 +1,1 @@
-"""What every room uses and knows nothing of optimization: wording, files, locks, bars, limits."""
+"""What all packages use, about nothing of optimization: wording, files, locks, bars, limits."""

@@ -205,7 +205,7 @@ def _over(state: State, at: Point, ahead: Next, epsilon: float) -> tuple[int, Pr
     if not first_norm > 0:
         first_norm = ahead.norm
     # Below this a gain is nothing: lost in rounding, or a trifle of what was gained.
-    trifle = epsilon * max(size_of_f, first.value - value)
+    trifle = max(epsilon * size_of_f, min(epsilon, NOTHING) * (first.value - value))
     # Where g curves downwards there may be no v, and then h says nothing.
     idle = so_far.idle + 1 if promised <= trifle and at.has_v else 0
     failures = 0 if at.accepted else so_far.failures + 1
